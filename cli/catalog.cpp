@@ -62,8 +62,8 @@ std::vector<CatalogModel> make_catalog() {
                       "resnet",
                       {{"model.layers", fmt::format("{}", row.layers)},
                        {"model.width", fmt::format("{}", row.width)},
-                       {"model.hidden", "64"},
-                       {"model.vocab", "1000"}},
+                       {"model.channels", "64"},
+                       {"model.classes", "1000"}},
                       row.source});
   return models;
 }

@@ -29,11 +29,11 @@ bool may_be_selective(const planner::Job& job) {
 bool gathers_in_buckets(const planner::Job& job) {
   return !planner::sharding_of(job.parallel).gathers_in_each_pass();
 }
-bool runs_flash(const planner::Job& job) { return job.model.flash; }
+bool runs_flash(const planner::Job& job) { return ir::models::is_fused(job.model); }
 bool is_mixed(const planner::Job& job) { return ir::is_mixed(job.train.precision); }
-bool has_gelu(const planner::Job& job) { return job.model.mlp == "gelu"; }
-bool has_no_bias(const planner::Job& job) { return !job.model.bias; }
-bool has_experts(const planner::Job& job) { return job.model.experts > 0; }
+bool has_gelu(const planner::Job& job) { return job.model.transformer() && job.model->mlp == "gelu"; }
+bool has_no_bias(const planner::Job& job) { return job.model.transformer() && !job.model->bias; }
+bool has_experts(const planner::Job& job) { return ir::models::experts(job.model) > 0; }
 bool uses(const planner::Job& job, const char* number) {
   return ir::has_number(ir::row_of(job.train.optimizer), number);
 }
@@ -65,11 +65,6 @@ constexpr Effect effects[] = {
     {"train.beta2", uses_beta2},
     {"train.eps", uses_eps},
 };
-
-const Key& key_at(const std::string& path) {
-  const size_t dot = path.find('.');
-  return *find_key(path.substr(0, dot), path.substr(dot + 1));
-}
 
 // Where it is given, other than its default; null where not.
 const Given* asked(const GivenKeys& given, const Effect& effect) {

@@ -79,7 +79,7 @@ void read_section(const std::string& path, const std::string& section, const YAM
 
 std::string family_of(const GivenKeys& given) {
   const auto family = given.find("model.family");
-  return family == given.end() ? Request().job.model.family : family->second.text;
+  return family == given.end() ? Request().job.model.family() : family->second.text;
 }
 
 void check_families(const GivenKeys& given) {
@@ -133,6 +133,17 @@ std::optional<std::string> config_file(const std::string& model) {
   return std::filesystem::is_directory(model) ? model + "/config.json" : model;
 }
 
+// Channels and classes of images were keys hidden and vocab once: jobs and plans that say so are still read.
+void rename_old_keys(GivenKeys& given) {
+  if (!ir::models::is_conv_net(family_named(family_of(given)))) return;
+  for (const auto& [old, key] :
+       {std::pair("model.hidden", "model.channels"), {"model.vocab", "model.classes"}})
+    if (auto found = given.extract(old)) {
+      found.key() = key;
+      given.insert(std::move(found));
+    }
+}
+
 }  // namespace
 
 Error located(const GivenKeys& given, const Error& error) {
@@ -144,6 +155,7 @@ Error located(const GivenKeys& given, const Error& error) {
 }
 
 void expand_model(GivenKeys& given) {
+  rename_old_keys(given);
   auto family = given.find("model.family");
   if (family == given.end()) return;
   const std::optional<std::string> file = config_file(family->second.text);
@@ -198,15 +210,6 @@ backends::Cluster load_cluster(const std::string& name, const std::string& devic
   return cluster;
 }
 
-namespace {
-
-const Key& key_at(const std::string& path) {
-  const size_t dot = path.find('.');
-  return *find_key(path.substr(0, dot), path.substr(dot + 1));
-}
-
-}  // namespace
-
 void set(Request& request, const std::string& path, const Given& value) {
   // Decay here is always apart from the gradient, as AdamW's is.
   const bool adamw = path == "train.optimizer" && value.text == "adamw";
@@ -244,12 +247,12 @@ Request request_of(const GivenKeys& given) {
   Request request;
   if (auto family = given.find("model.family"); family != given.end()) {
     set(*find_key("model", "family"), request, family->second.where, family->second.text);
-    request.job.model = ir::models::defaults(family->second.text);
+    request.job.model = ir::models::default_model(family->second.text);
   }
   const backends::Framework framework = load_framework(given, request);
   for (const auto& [path, value] : given) set(request, path, value);
   planner::Hints& hints = request.job.parallel;
-  request.job.train.flash = request.job.model.flash;
+  if (request.job.model.transformer()) request.job.model->flash = request.job.train.flash;
   if (request.job.gpus == 0 && hints.dp > 0) request.job.gpus = hints.dp * hints.tp * hints.pp * hints.cp;
   locate(given, [&] {
     try {
@@ -317,11 +320,13 @@ void check_rate(const backends::DeviceProfile& device, const std::string& precis
 std::map<std::string, std::string> labels_of(const Request& request) {
   std::map<std::string, std::string> labels;
   for (const Key& key : keys())
-    if (key.section != run_section && key.is_of(request.job.model.family))
+    if (key.section != run_section && key.is_of(request.job.model.family()))
       labels[key.path()] = get(key, request);
   if (request.device.empty()) labels.erase("cluster.device");
-  if (!request.job.model.qkv_bias) labels.erase("model.qkv_bias");
-  if (request.job.model.experts == 0) labels.erase("model.expert_every"), labels.erase("train.routing_skew");
+  const auto* transformer = request.job.model.transformer();
+  if (transformer && !transformer->qkv_bias) labels.erase("model.qkv_bias");
+  if (ir::models::experts(request.job.model) == 0)
+    labels.erase("model.expert_every"), labels.erase("train.routing_skew");
   if (request.job.parallel.fsdp_group == 0) labels["parallel.fsdp_group"] = labels["parallel.dp"];
   if (request.job.train.recompute_layers.empty()) labels["parallel.recompute_layers"] = "all";
   for (const search::Dimension& d : search::dimensions())

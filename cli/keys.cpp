@@ -25,7 +25,8 @@ std::function<Field(Request&)> field(T& (*member)(Request&)) {
   return [member](Request& request) { return Field(&member(request)); };
 }
 
-#define MODEL(m) field(+[](Request & r) -> auto& { return r.job.model.m; })
+#define MODEL(m) field(+[](Request & r) -> auto& { return r.job.model->m; })
+#define NET(m) field(+[](Request & r) -> auto& { return r.job.model.conv_net()->m; })
 #define PARALLEL(m) field(+[](Request & r) -> auto& { return r.job.parallel.m; })
 #define TRAIN(m) field(+[](Request & r) -> auto& { return r.job.train.m; })
 #define RUN(m) field(+[](Request & r) -> auto& { return r.run.m; })
@@ -46,11 +47,18 @@ std::vector<std::string> own_words(const Field& field) {
       field);
 }
 
+// A request for a model that has keys of `families`.
+Request request_of(const std::vector<std::string>& families) {
+  Request request;
+  if (!families.empty()) request.job.model = ir::models::default_model(families.front());
+  return request;
+}
+
 Key entry(std::string section, std::string name, std::function<Field(Request&)> field, double least,
-          double most, std::string help) {
+          double most, std::string help, std::vector<std::string> families = {}) {
   std::string flag = "--" + name;
   std::replace(flag.begin(), flag.end(), '_', '-');
-  Request request;
+  Request request = request_of(families);
   std::vector<std::string> words = own_words(field(request));
   return {std::move(section),
           std::move(name),
@@ -62,12 +70,8 @@ Key entry(std::string section, std::string name, std::function<Field(Request&)> 
           std::move(words),
           false,
           std::move(help),
-          {},
+          std::move(families),
           ""};
-}
-Key of_families(std::vector<std::string> families, Key key) {
-  key.families = std::move(families);
-  return key;
 }
 Key otherwise(std::string fallback, Key key) {
   key.fallback = std::move(fallback);
@@ -103,8 +107,8 @@ Key searched(const search::Dimension& d) {
 void add_not_searched(std::vector<Key>& k) {
   k.push_back(entry("parallel", "recompute_stop", TRAIN(recompute_stop), 0, 1,
                     "with full: a layer runs again only as far as its backward pass needs"));
-  k.push_back(choice("parallel", "attention", field(+[](Request& r) -> bool& { return r.job.model.flash; }),
-                     {"unfused", "flash"}, "attention as one kernel, or as products and softmax"));
+  k.push_back(choice("parallel", "attention", TRAIN(flash), {"unfused", "flash"},
+                     "attention as one kernel, or as products and softmax"));
   k.push_back(entry("parallel", "flash_version", field(+[](Request & r) -> auto& { return r.flash_version; }),
                     1, 2, "with attention flash: the FlashAttention that is simulated"));
   k.push_back(entry("parallel", "grad_bucket_mb", PARALLEL(grad_bucket_mb), 1, million,
@@ -127,22 +131,20 @@ void add_not_searched(std::vector<Key>& k) {
                                     "ranks that share one copy of sharded states")));
 }
 
-// Bounds are those of any machine that could exist, to catch slips; what a job allows is planner::resolve's.
-std::vector<Key> make_keys() {
-  std::vector<Key> k;
-  k.push_back(known_as(
-      choice("model", "family", MODEL(family),
-             {"gpt", "bert", "llama", "t5", "resnet", "wide_resnet", "alexnet", "unet", "diffusion_unet"},
-             "or a name that `boxcar models` lists, or a config.json"),
-      "--model"));
-  k.push_back(needed(
-      entry("model", "layers", MODEL(layers), 1, 2000, "transformer or residual blocks, levels of a U-Net")));
-  k.push_back(needed(entry("model", "hidden", MODEL(hidden), 1, million,
-                           "width of the residual stream; of images: channels of the first convolution")));
+std::vector<std::string> families() {
+  std::vector<std::string> all = ir::models::transformer_families();
+  const std::vector<std::string>& nets = ir::models::conv_net_families();
+  all.insert(all.end(), nets.begin(), nets.end());
+  return all;
+}
+
+void add_transformer_keys(std::vector<Key>& k) {
+  const size_t first = k.size();
+  k.push_back(needed(entry("model", "hidden", MODEL(hidden), 1, million, "width of the residual stream")));
   k.push_back(needed(entry("model", "heads", MODEL(heads), 1, 10000, "attention heads")));
   k.push_back(needed(entry("model", "seq", MODEL(seq), 1, 100 * million, "tokens in a sequence")));
-  k.push_back(needed(entry("model", "vocab", MODEL(vocab), 1, 100 * million,
-                           "vocabulary, padded for tensor parallelism; of images: classes")));
+  k.push_back(needed(
+      entry("model", "vocab", MODEL(vocab), 1, 100 * million, "vocabulary, padded for tensor parallelism")));
   k.push_back(
       otherwise("4 x hidden; llama: 8/3 x hidden, rounded up to a multiple of 256",
                 entry("model", "ffn", MODEL(ffn), 1, 10 * million, "width of the feed-forward layer")));
@@ -166,28 +168,42 @@ std::vector<Key> make_keys() {
                         entry("model", "top_k", MODEL(top_k), 0, 1000, "experts that each token goes to")));
   k.push_back(entry("model", "expert_every", MODEL(expert_every), 1, 1000,
                     "layers from one with experts to the next"));
-  const std::vector<std::string> texts{"gpt", "bert", "llama", "t5"},
-      images{"resnet", "wide_resnet", "alexnet", "unet", "diffusion_unet"};
-  const std::set<std::string> of_all{"layers", "hidden", "vocab"};
-  for (size_t i = 1; i < k.size(); ++i) {
-    k[i].families = texts;
-    if (of_all.contains(k[i].name)) k[i].families.insert(k[i].families.end(), images.begin(), images.end());
-  }
-  k.push_back(of_families({"bert"},
-                          entry("model", "masked", MODEL(masked), 0, 100 * million,
-                                "pre-training heads over so many tokens of a sequence, 0: a loss over all")));
-  k.push_back(otherwise("half of layers",
-                        of_families({"t5"}, entry("model", "decoder_layers", MODEL(decoder_layers), 1, 2000,
-                                                  "of layers, which count both halves, the decoder's"))));
-  k.push_back(otherwise("seq", of_families({"t5"}, entry("model", "decoder_seq", MODEL(decoder_seq), 1,
-                                                         100 * million, "tokens that the decoder reads"))));
-  k.push_back(of_families({"resnet", "wide_resnet"},
-                          entry("model", "width", MODEL(width), 1, 1000,
-                                "how many times as wide blocks are inside (wide_resnet: their 3x3 alone)")));
+  for (size_t i = first; i < k.size(); ++i) k[i].families = ir::models::transformer_families();
+  k.push_back(entry("model", "masked", MODEL(masked), 0, 100 * million,
+                    "pre-training heads over so many tokens of a sequence, 0: a loss over all", {"bert"}));
   k.push_back(
-      of_families(images, entry("model", "image", MODEL(image), 1, 100000, "rows and columns of an image")));
-  k.push_back(of_families(images, entry("model", "channels_last", MODEL(channels_last), 0, 1,
-                                        "an image's channels beside each other, as tensor cores read them")));
+      otherwise("half of layers", entry("model", "decoder_layers", MODEL(decoder_layers), 1, 2000,
+                                        "of layers, which count both halves, the decoder's", {"t5"})));
+  k.push_back(otherwise("seq", entry("model", "decoder_seq", MODEL(decoder_seq), 1, 100 * million,
+                                     "tokens that the decoder reads", {"t5"})));
+}
+
+void add_conv_net_keys(std::vector<Key>& k) {
+  const std::vector<std::string>& nets = ir::models::conv_net_families();
+  k.push_back(needed(
+      entry("model", "channels", NET(channels), 1, million, "channels of the first convolution", nets)));
+  k.push_back(needed(entry("model", "classes", NET(classes), 1, 100 * million,
+                           "classes of images, or of pixels; diffusion_unet: channels of a pixel", nets)));
+  k.push_back(entry("model", "width", NET(width), 1, 1000,
+                    "how many times as wide blocks are inside (wide_resnet: their 3x3 alone)",
+                    {"resnet", "wide_resnet"}));
+  k.push_back(entry("model", "image", NET(image), 1, 100000, "rows and columns of an image", nets));
+  k.push_back(entry("model", "channels_last", NET(channels_last), 0, 1,
+                    "an image's channels beside each other, as tensor cores read them", nets));
+}
+
+// Bounds are those of any machine that could exist, to catch slips; what a job allows is planner::resolve's.
+std::vector<Key> make_keys() {
+  std::vector<Key> k;
+  k.push_back(
+      known_as(choice("model", "family", field(+[](Request & r) -> auto& { return r.job.model.family(); }),
+                      families(), "or a name that `boxcar models` lists, or a config.json"),
+               "--model"));
+  k.push_back(
+      needed(entry("model", "layers", field(+[](Request & r) -> auto& { return r.job.model.layers(); }), 1,
+                   2000, "transformer or residual blocks, levels of a U-Net")));
+  add_transformer_keys(k);
+  add_conv_net_keys(k);
 
   Key cluster{
       "cluster", "preset", "--cluster", "--preset", [](Request& r) { return Field(&r.cluster); },
@@ -418,6 +434,17 @@ struct Getter {
   }
 };
 
+// A request whose keys have the family's defaults.
+Request complete_request(const char* family) {
+  Request request = request_of({family});
+  if (request.job.model.transformer()) {  // sizes are needed, and not asked for
+    ir::models::Transformer& model = *request.job.model.operator->();
+    model.layers = model.heads = model.seq = model.vocab = 1, model.hidden = 2;
+    request.job.model = ir::models::complete(model);
+  }
+  return request;
+}
+
 }  // namespace
 
 bool Key::is_of(const std::string& model_family) const {
@@ -425,12 +452,12 @@ bool Key::is_of(const std::string& model_family) const {
 }
 
 bool Key::is_switch() const {
-  Request request;
+  Request request = request_of(families);
   return words.empty() && std::holds_alternative<bool*>(field(request));
 }
 
 std::string Key::values() const {
-  Request request;
+  Request request = request_of(families);
   if (!words.empty()) return fmt::format("{}", fmt::join(words, "|"));
   if (is_switch()) return "true|false";
   const Field set = field(request);
@@ -442,16 +469,10 @@ std::string Key::values() const {
 std::string Key::default_text() const {
   if (required) return "needed";
   if (!fallback.empty()) return fallback;
-  const auto request_of = [](const char* family) {
-    Request request;
-    ir::models::Transformer model = ir::models::defaults(family);
-    model.layers = model.heads = model.seq = model.vocab = 1;  // needed, and not asked for
-    model.hidden = 2;
-    request.job.model = ir::models::complete(model);
-    return request;
-  };
-  static const Request gpt = request_of("gpt"), llama = request_of("llama");
-  const std::string text = get(*this, gpt), other = get(*this, llama);
+  static const Request gpt = complete_request("gpt"), llama = complete_request("llama"),
+                       resnet = complete_request("resnet");
+  if (!is_of("gpt")) return get(*this, is_of("resnet") ? resnet : request_of(families));
+  const std::string text = get(*this, gpt), other = is_of("llama") ? get(*this, llama) : text;
   return text == other || name == "family" ? text : fmt::format("{}; llama: {}", text, other);
 }
 
@@ -467,6 +488,11 @@ const Key* find_key(std::string_view section, std::string_view name) {
     if (key.section == section && key.name == name) return &key;
   }
   return nullptr;
+}
+
+const Key& key_at(std::string_view path) {
+  const size_t dot = path.find('.');
+  return *find_key(path.substr(0, dot), path.substr(dot + 1));
 }
 
 void set(const Key& key, Request& request, const std::string& where, const std::string& text) {

@@ -66,7 +66,8 @@ void list_models_json() {
   ordered_json rows = ordered_json::array();
   for (const CatalogModel& model : catalog()) {
     ordered_json row{{"name", model.name}, {"family", model.family}};
-    for (const char* key : {"layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab", "width"})
+    for (const char* key :
+         {"layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab", "channels", "classes", "width"})
       if (const auto found = model.values.find(std::string("model.") + key); found != model.values.end())
         row[key] = std::stoll(found->second);
     row["source"] = model.source;
@@ -90,8 +91,8 @@ void list_models() {
   print(text +
         "\nFamilies gpt, bert and llama take sizes of your own: --model gpt --layers 24 --hidden 2048 "
         "--heads 16 --seq 2048 --vocab 51200.\n"
-        "Families resnet, wide_resnet, alexnet, unet and diffusion_unet take --layers, --hidden (channels), "
-        "--vocab (classes) and --image.\n"
+        "Families resnet, wide_resnet, alexnet, unet and diffusion_unet take --layers, --channels, "
+        "--classes and --image.\n"
         "A named model's sizes can be overridden the same way.\n");
 }
 

@@ -266,7 +266,8 @@ std::string against(search::Goal goal, const Candidate& other, const Candidate& 
 
 std::string flags_of(const planner::Job& job, bool precision) {
   const Hints& h = job.parallel;
-  const bool balanced = h.stage_layers == planner::balanced_layers(job.model.layers, h.pp * h.virtual_stages);
+  const bool balanced =
+      h.stage_layers == planner::balanced_layers(job.model.layers(), h.pp * h.virtual_stages);
   Request request;
   request.job = job;
   std::string text;

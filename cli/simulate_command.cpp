@@ -72,7 +72,8 @@ std::string difference(const planner::Job& from, const planner::Job& to) {
     if (was != is) flags.push_back(fmt::format("--{} {}", flag, is));
   };
   const planner::Hints &a = from.parallel, &b = to.parallel;
-  if (from.model.flash != to.model.flash) flags.push_back("--attention flash");
+  if (ir::models::is_fused(from.model) != ir::models::is_fused(to.model))
+    flags.push_back("--attention flash");
   if (a.sequence_parallel != b.sequence_parallel) flags.push_back("--sequence-parallel");
   if (from.train.recompute != to.train.recompute) flags.push_back("--recompute full");
   add("zero", a.zero, b.zero);

@@ -22,7 +22,6 @@
 #include "cli/output.h"
 #include "cli/plan_file.h"
 #include "cli/train_log.h"
-#include "ir/models/conv_net.h"
 #include "planner/estimate/layout_labels.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
@@ -117,12 +116,12 @@ GivenKeys with_model(GivenKeys given) {
   Request request;
   request.job.model = host::read_hugging_face_config(config.string());
   const auto family = given.find("model.family");
-  if (family != given.end() && family->second.text != request.job.model.family)
+  if (family != given.end() && family->second.text != request.job.model.family())
     throw Error::input(family->second.where,
                        fmt::format("is {}, {} has {} (leave it out)", family->second.text, config.string(),
-                                   request.job.model.family));
+                                   request.job.model.family()));
   for (const Key& key : keys())
-    if (key.section == "model" && key.is_of(request.job.model.family))
+    if (key.section == "model" && key.is_of(request.job.model.family()))
       given.try_emplace(key.path(), Given{get(key, request), config.string() + ": " + key.name});
   return given;
 }
@@ -131,14 +130,14 @@ GivenKeys with_model(GivenKeys given) {
 std::string settings(const Request& request) {
   return fmt::format("optimizer {}, precision {}, dropout {}", get(*find_key("train", "optimizer"), request),
                      get(*find_key("train", "precision"), request),
-                     get(*find_key("model", "dropout"), request));
+                     request.job.model.transformer() ? get(*find_key("model", "dropout"), request) : "0");
 }
 
 // Every key's value by path.
 std::map<std::string, std::string> configuration(const Request& request) {
   std::map<std::string, std::string> values;
   for (const Key& key : keys())
-    if (key.is_of(request.job.model.family)) values[key.path()] = get(key, request);
+    if (key.is_of(request.job.model.family())) values[key.path()] = get(key, request);
   return values;
 }
 
@@ -165,7 +164,7 @@ TrainLog make_log(const TrainArguments& arguments, const Request& request,
   setup.quiet = !backend.is_local(0);
   setup.steps = request.run.steps, setup.log_every = request.run.log_every;
   setup.samples_per_step = job.global_batch;
-  setup.tokens_per_step = ir::models::is_conv_net(job.model.family) ? 0 : job.global_batch * job.model.seq;
+  setup.tokens_per_step = job.global_batch * ir::models::tokens(job.model);
   setup.configuration = configuration(request);
   setup.parameters = ir::models::parameters(job.model);
   setup.devices = prepared.plan.devices, setup.processes = processes;
@@ -215,7 +214,7 @@ void train(const TrainArguments& arguments, Extent extent, Shared& shared) {
       tell("--data: none is given: what is trained on is drawn (--data random)");
   }
   Resolved resolved = resolve(given);
-  if (resolved.request.job.model.qkv_bias)
+  if (const auto* model = resolved.request.job.model.transformer(); model && model->qkv_bias)
     throw Error::input(where(given, "model.qkv_bias"),
                        "checkpoints have biases in all linear layers or in none");
   const training::TrainRun& options = resolved.request.run;
@@ -242,7 +241,7 @@ void train(const TrainArguments& arguments, Extent extent, Shared& shared) {
       backend_row(options.backend).make(options, prepared.plan.devices, std::move(shared.transport));
   backends::Backend* const backend = shared.backend.get();
   backend->expect_room(prepared.plan, actors::scratch_bytes(prepared.plan, *backend));
-  host::Checkpoint begin =
+  training::Beginning begin =
       training::beginning(options, prepared, data.training, settings(resolved.request), name);
   if (backend->transport())
     training::expect_same_run(*backend->transport(),

@@ -8,7 +8,7 @@
 namespace boxcar::ir {
 namespace {
 
-bool is_name_char(char c) {
+bool is_in_graph_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
          c == '-' || c == '/';
 }
@@ -16,7 +16,7 @@ bool is_name_char(char c) {
 }  // namespace
 
 bool is_graph_name(std::string_view name) {
-  return !name.empty() && std::all_of(name.begin(), name.end(), is_name_char);
+  return !name.empty() && std::all_of(name.begin(), name.end(), is_in_graph_name);
 }
 
 void GraphLine::fail_at(size_t at, const std::string& message) const {
@@ -48,7 +48,7 @@ void GraphLine::expect(char c) {
 
 std::string_view GraphLine::name(const char* what) {
   const size_t begin = at();
-  while (at_ < text_.size() && is_name_char(text_[at_])) ++at_;
+  while (at_ < text_.size() && is_in_graph_name(text_[at_])) ++at_;
   if (begin == at_) fail(fmt::format("expected {}, got {}", what, rest()));
   return text_.substr(begin, at_ - begin);
 }

@@ -17,7 +17,7 @@ bool is_keyword(std::string_view name) {
   return std::find(std::begin(words), std::end(words), name) != std::end(words);
 }
 
-bool is_name_char(char c) {
+bool is_in_plan_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
          c == '-' || c == '/' || c == '+';
 }
@@ -25,7 +25,7 @@ bool is_name_char(char c) {
 }  // namespace
 
 std::string name_text(std::string_view name) {
-  bool plain = !name.empty() && !is_keyword(name) && std::all_of(name.begin(), name.end(), is_name_char);
+  bool plain = !name.empty() && !is_keyword(name) && std::all_of(name.begin(), name.end(), is_in_plan_name);
   if (plain) return std::string(name);
   std::string quoted = "\"";
   for (char c : name) {
@@ -61,7 +61,7 @@ bool PlanLine::take(char c) {
 bool PlanLine::take_word(std::string_view word) {
   if (done() || !text_.substr(at_).starts_with(word)) return false;
   size_t end = at_ + word.size();
-  if (end < text_.size() && is_name_char(text_[end])) return false;
+  if (end < text_.size() && is_in_plan_name(text_[end])) return false;
   at_ = end;
   return true;
 }
@@ -81,7 +81,7 @@ void PlanLine::expect_done() {
 std::string PlanLine::name(std::string_view what) {
   if (!take('"')) {
     size_t begin = at_;
-    while (at_ < text_.size() && is_name_char(text_[at_])) ++at_;
+    while (at_ < text_.size() && is_in_plan_name(text_[at_])) ++at_;
     if (at_ == begin) fail(fmt::format("expected {}, got {}", what, got()));
     return std::string(text_.substr(begin, at_ - begin));
   }

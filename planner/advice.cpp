@@ -19,7 +19,8 @@ using Change = std::function<void(Job&)>;
 std::vector<Change> changes(const Job& job) {
   std::vector<Change> list;
   const Hints& h = job.parallel;
-  if (!job.model.flash) list.push_back([](Job& j) { j.model.flash = j.train.flash = true; });
+  if (ir::models::has_attention_core(job.model))
+    list.push_back([](Job& j) { j.model->flash = j.train.flash = true; });
   if (h.tp > 1 && !h.sequence_parallel) list.push_back([](Job& j) { j.parallel.sequence_parallel = true; });
   if (job.train.recompute != ir::Recompute::full)
     list.push_back([](Job& j) { j.train.recompute = ir::Recompute::full, j.train.recompute_layers.clear(); });
@@ -30,7 +31,7 @@ std::vector<Change> changes(const Job& job) {
   if (h.dp % 2 == 0) list.push_back([](Job& j) { j.parallel.cp *= 2, j.parallel.dp /= 2; });
   if (h.dp % 2 == 0 && h.tp * 2 <= job.cluster.node.gpus)
     list.push_back([](Job& j) { j.parallel.tp *= 2, j.parallel.dp /= 2; });
-  if (h.dp % 2 == 0 && job.model.layers >= 2 * h.pp)
+  if (h.dp % 2 == 0 && job.model.layers() >= 2 * h.pp)
     list.push_back([](Job& j) { j.parallel.pp *= 2, j.parallel.dp /= 2, j.parallel.stage_layers.clear(); });
   return list;
 }
@@ -55,7 +56,7 @@ ResolvedJob with_bounded_micro_batches(const ResolvedJob& resolved) {
 ResolvedJob with_layers(Job job, int layers) {
   std::vector<int>& stages = job.parallel.stage_layers;
   std::fill(stages.begin(), stages.end(), layers);
-  job.model.layers = layers * static_cast<int>(stages.size());
+  job.model.layers() = layers * static_cast<int>(stages.size());
   return resolve(std::move(job));
 }
 
@@ -84,7 +85,7 @@ std::optional<int64_t> peak(const Job& changed, int64_t limit) {
   try {
     const ResolvedJob job = with_bounded_micro_batches(resolve(changed));
     const std::vector<int>& stages = job->parallel.stage_layers;
-    const bool alike = job->train.recompute_layers.empty() && job->model.decoder_layers == 0 &&
+    const bool alike = job->train.recompute_layers.empty() && ir::models::decoder_layers(job->model) == 0 &&
                        *std::max_element(stages.begin(), stages.end()) > 8;
     if (alike) {
       if (const int64_t guess = extrapolated_peak(job); guess > limit + limit / 50) return guess;

@@ -13,9 +13,9 @@ namespace boxcar::planner {
 namespace {
 
 // The needs and station entries that a run has to look at.
-class Reduced {
+class ReducedView {
  public:
-  explicit Reduced(const StepView& view) : view_(view), needs_begin_(view.nodes.size() + 1) {
+  explicit ReducedView(const StepView& view) : view_(view), needs_begin_(view.nodes.size() + 1) {
     places();
     for (size_t n = 0; n < view.nodes.size(); ++n) {
       needs_begin_[n] = static_cast<int>(needs_.size());
@@ -293,7 +293,7 @@ class Runner {
   }
 
   const StepView& view_;
-  Reduced reduced_;
+  ReducedView reduced_;
   std::vector<UnitState> units_;
   std::vector<int> waiters_;                 // by node: the first unit that waits for it, -1: none
   std::vector<Head> heads_;                  // by station

@@ -2,7 +2,6 @@
 
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
-#include "ir/models/conv_net.h"
 #include "ir/op.h"
 
 namespace boxcar::planner {
@@ -40,7 +39,7 @@ Flops count_flops(const ir::Graph& graph) {
 std::map<std::string, double> facts_of(const ir::Graph& graph, const Job& job) {
   const Flops flops = count_flops(graph);
   const double micro_batches = job.train.micro_batches;
-  const int64_t tokens = ir::models::is_conv_net(job.model.family) ? 0 : job.global_batch * job.model.seq;
+  const int64_t tokens = job.global_batch * ir::models::tokens(job.model);
   std::map<std::string, double> facts = {
       {"samples", static_cast<double>(job.global_batch)},
       {"tokens", static_cast<double>(tokens)},

@@ -1,6 +1,7 @@
 // From a training graph and hints to a plan.
 #pragma once
 
+#include <compare>
 #include <map>
 #include <string>
 #include <utility>
@@ -8,7 +9,7 @@
 
 #include "backends/machines/cluster.h"
 #include "ir/graph.h"
-#include "ir/models/transformer.h"
+#include "ir/models/model.h"
 #include "ir/passes/passes.h"
 #include "ir/plan.h"
 #include "planner/mesh_order.h"
@@ -48,11 +49,11 @@ struct Hints {
   int fsdp_group = 0;            // ranks that share one copy of sharded states; 0: all of dp
   MeshOrder mesh_order = usual_mesh_order;
   std::vector<int> stage_order = {};  // by stage: the position whose devices it has; empty: its own
-  friend bool operator==(const Hints&, const Hints&) = default;
+  friend auto operator<=>(const Hints&, const Hints&) = default;
 };
 
 struct Job {
-  ir::models::Transformer model;
+  ir::models::Model model;
   Hints parallel;
   ir::TrainOptions train;
   double routing_skew = 1;   // simulated: the fullest expert gets so many times the mean

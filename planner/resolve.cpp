@@ -7,7 +7,6 @@
 #include <numeric>
 #include <utility>
 
-#include "ir/models/conv_net.h"
 #include "planner/schedule.h"
 #include "sbp/error.h"
 #include "sbp/sbp.h"
@@ -98,18 +97,7 @@ void resolve_degrees(Job& job) {
                   h.dp, h.tp, h.pp, h.cp, h.dp * others, job.gpus, mend));
 }
 
-void check_splits(const Job& job) {
-  const Hints& h = job.parallel;
-  const ir::models::Transformer& m = job.model;
-  require_divides(h.tp, m.heads, "parallel.tp", "heads");
-  require_divides(h.tp, m.kv_heads, "parallel.tp", "kv_heads");
-  require_divides(h.tp, m.ffn, "parallel.tp", "ffn");
-  if (ir::models::is_conv_net(m.family)) {
-    require(h.cp == 1, "parallel.context_parallel",
-            fmt::format("{} for images, which have no sequence to split (use 1)", h.cp));
-    require(!h.sequence_parallel || h.tp == 1, "parallel.sequence_parallel",
-            "images have no sequence to split (switch it off)");
-  }
+void check_sequences(const Hints& h, const ir::models::Transformer& m) {
   for (const auto& [name, seq] : {std::pair("seq", m.seq), std::pair("decoder_seq", m.decoder_seq)}) {
     require_divides(h.cp, seq, "parallel.context_parallel", name);
     if (h.sequence_parallel && h.tp > 1)
@@ -117,6 +105,10 @@ void check_splits(const Job& job) {
               fmt::format("tp {} x context_parallel {} does not divide {} {} (switch it off or change tp)",
                           h.tp, h.cp, name, seq));
   }
+}
+
+void check_experts(const Job& job, const ir::models::Transformer& m) {
+  const Hints& h = job.parallel;
   if (h.ep > 1) {
     require(m.experts > 0, "parallel.ep", fmt::format("{} for a model without experts (use 1)", h.ep));
     require_divides(h.ep, m.experts, "parallel.ep", "experts");
@@ -127,6 +119,22 @@ void check_splits(const Job& job) {
           fmt::format("{} times the mean is more than all tokens (use at most experts {} / top_k {} = {})",
                       job.routing_skew, m.experts, m.top_k,
                       static_cast<double>(m.experts) / static_cast<double>(std::max<int64_t>(1, m.top_k))));
+}
+
+void check_splits(const Job& job) {
+  const Hints& h = job.parallel;
+  for (const auto& [name, extent] : ir::models::tensor_parallel_extents(job.model))
+    require_divides(h.tp, extent, "parallel.tp", name);
+  if (const ir::models::Transformer* transformer = job.model.transformer()) {
+    check_sequences(h, *transformer);
+    check_experts(job, *transformer);
+  } else {
+    require(h.ep == 1, "parallel.ep", fmt::format("{} for a model without experts (use 1)", h.ep));
+    require(h.cp == 1, "parallel.context_parallel",
+            fmt::format("{} for images, which have no sequence to split (use 1)", h.cp));
+    require(!h.sequence_parallel || h.tp == 1, "parallel.sequence_parallel",
+            "images have no sequence to split (switch it off)");
+  }
   if (h.fsdp_group > 0) {
     require_divides(h.fsdp_group, h.dp, "parallel.fsdp_group", "dp");
     require_divides(h.ep, h.fsdp_group, "parallel.ep", "fsdp_group");
@@ -138,10 +146,10 @@ void resolve_stages(Job& job) {
   const int64_t stages = int64_t{h.pp} * h.virtual_stages;
   require(h.virtual_stages == 1 || h.pp > 1, "parallel.virtual_stages",
           fmt::format("{} without pipeline stages (use 1, or pp of 2 or more)", h.virtual_stages));
-  require(h.virtual_stages == 1 || job.model.decoder_layers == 0, "parallel.virtual_stages",
+  require(h.virtual_stages == 1 || ir::models::decoder_layers(job.model) == 0, "parallel.virtual_stages",
           fmt::format("{} for a model with a decoder, all of whose layers read what the encoder made (use 1)",
                       h.virtual_stages));
-  const int64_t layers = job.model.layers;
+  const int64_t layers = job.model.layers();
   require(h.virtual_stages == 1 || stages <= layers, "parallel.virtual_stages",
           fmt::format("pp {} x virtual_stages {} = {} is more than layers {} ({})", h.pp, h.virtual_stages,
                       stages, layers,
@@ -215,8 +223,8 @@ void check_recomputation(const Job& job) {
       fmt::format("{} numbers for {} stages (give one for all, or one for each of pp {} x virtual_stages {})",
                   counts.size(), h.stage_layers.size(), h.pp, h.virtual_stages));
   for (const int count : counts)
-    require(count >= 0 && count <= job.model.layers, "parallel.recompute_layers",
-            fmt::format("{} is out of range (use 0 to {})", count, job.model.layers));
+    require(count >= 0 && count <= job.model.layers(), "parallel.recompute_layers",
+            fmt::format("{} is out of range (use 0 to {})", count, job.model.layers()));
 }
 
 // Without these passes the graph is not a training step.
@@ -252,7 +260,8 @@ ResolvedJob resolve(Job job) {
   if (job.gpus == 0) job.gpus = job.cluster.devices();
   check_ranges(job);
   job.model = ir::models::complete(job.model);
-  job.model.flash = job.train.flash = job.model.flash || job.train.flash;
+  job.train.flash = ir::models::is_fused(job.model) || job.train.flash;
+  if (job.model.transformer()) job.model->flash = job.train.flash;
   resolve_degrees(job);
   check_splits(job);
   resolve_stages(job);

@@ -2,22 +2,21 @@
 
 #include <utility>
 
-#include "ir/models/conv_net.h"
-
 namespace boxcar::planner {
 
-ir::models::Transformer padded_model(const Job& job) {
-  ir::models::Transformer model = job.model;
-  if (model.pad_vocab_to > 1) model.pad_vocab_to *= job.parallel.tp;  // 1: the model is not to depend on tp
+ir::models::Model padded_model(const Job& job) {
+  ir::models::Model model = job.model;
+  if (model.transformer() && model->pad_vocab_to > 1)  // 1: the model is not to depend on tp
+    model->pad_vocab_to *= job.parallel.tp;
   return model;
 }
 
 GraphInputs graph_inputs(const ResolvedJob& job) {
   const Hints& h = job->parallel;
   GraphInputs inputs{padded_model(job), int64_t{h.micro_batch} * h.dp, job->train, h.stage_layers, h.pp};
-  if (!ir::models::is_conv_net(job->model.family)) {  // what it is padded to says nothing more once it is
-    inputs.model.vocab = ir::models::padded_vocab(inputs.model);
-    inputs.model.pad_vocab_to = 1;
+  if (inputs.model.transformer()) {  // what it is padded to says nothing more once it is
+    inputs.model->vocab = ir::models::padded_vocab(*inputs.model.transformer());
+    inputs.model->pad_vocab_to = 1;
   }
   ir::TrainOptions& options = inputs.options;
   options.whole_products = !options.epilogues || h.tp == 1;

@@ -18,11 +18,11 @@
 namespace boxcar::planner {
 
 // The model in a plan of the job: its vocabulary padded for the tensor parallelism of the hints.
-ir::models::Transformer padded_model(const Job& job);
+ir::models::Model padded_model(const Job& job);
 
 // All that a training graph is made from.
 struct GraphInputs {
-  ir::models::Transformer model;  // padded
+  ir::models::Model model;  // padded
   int64_t batch = 0;              // sequences of a micro-batch, of all data-parallel ranks
   ir::TrainOptions options;
   std::vector<int> stage_layers;

@@ -14,7 +14,7 @@
 namespace boxcar::planner {
 namespace {
 
-constexpr int never = std::numeric_limits<int>::max();
+constexpr int no_token = std::numeric_limits<int>::max();
 
 std::vector<std::tuple<int, int, int>> sorted_edges(const MarkedGraph& graph) {
   std::vector<std::tuple<int, int, int>> edges;
@@ -92,7 +92,7 @@ const std::vector<int>& Uses::tokens_from(int node) {
   auto [found, added] = tokens_.try_emplace(node);
   if (!added) return found->second;
   std::vector<int>& tokens = found->second;
-  tokens.assign(next_.size(), never);
+  tokens.assign(next_.size(), no_token);
   using Reached = std::pair<int, int>;  // tokens, place
   std::priority_queue<Reached, std::vector<Reached>, std::greater<>> open;
   open.push({at(tokens, 2 * node + 1) = 0, 2 * node + 1});
@@ -112,7 +112,7 @@ int Uses::behind(const Use& first, const Use& second) {
   int steps = 0;
   for (const Act& end : first.ends) {
     const int tokens = at(tokens_from(end.node), 2 * second.start.node);
-    if (tokens == never) return never;
+    if (tokens == no_token) return no_token;
     steps = std::max(steps, tokens + end.step);
   }
   return steps;
@@ -120,7 +120,7 @@ int Uses::behind(const Use& first, const Use& second) {
 
 bool Uses::before(const Act& first, const Act& second) {
   const int tokens = at(tokens_from(first.node), 2 * second.node);
-  return tokens != never && tokens <= second.step - first.step;
+  return tokens != no_token && tokens <= second.step - first.step;
 }
 
 bool Uses::ordered(int program, int r, int actor, int reader_program, int reader) {
@@ -168,8 +168,8 @@ bool Uses::apart(int program, int r, int other) {
         const Use mine = use(d, r, v), theirs = use(d, other, w);
         const int after = behind(mine, theirs), before = behind(theirs, mine);
         // Theirs comes t steps later; neither is behind the other for t between these.
-        const int from = before == never ? (after == never ? 0 : after - round) : 1 - before;
-        const int until = after == never ? from + round : after;
+        const int from = before == no_token ? (after == no_token ? 0 : after - round) : 1 - before;
+        const int until = after == no_token ? from + round : after;
         if (int64_t{until - from} * round > most_pairs) return false;
         for (int t = from; t < until; ++t)
           for (int s = 0; s < round; ++s) {

@@ -15,7 +15,7 @@ struct Holding {
 };
 
 // Devices that hold, or together need, the same block.
-struct Block {
+struct CellBlock {
   Grid::Cells cells;
   std::vector<Holding> members;  // of a source by copy, then label; of a target in mesh order
 };
@@ -52,8 +52,8 @@ int64_t partials_of(const Layout& layout) {
 
 // The devices of a layout by block. A source's block has all copies and partials of what it covers; a
 // target's only the partials, since each copy has to be brought by itself.
-std::vector<Block> blocks_of(const Layout& layout, const Grid& grid, bool source) {
-  std::vector<Block> result;
+std::vector<CellBlock> blocks_of(const Layout& layout, const Grid& grid, bool source) {
+  std::vector<CellBlock> result;
   const Shape& mesh = layout.placement.mesh;
   for (size_t i = 0; i < layout.placement.devices.size(); ++i) {
     Holding holding{layout.placement.devices[i]};
@@ -72,7 +72,7 @@ std::vector<Block> blocks_of(const Layout& layout, const Grid& grid, bool source
       result[b].cells = grid.cells(local_ranges(layout.shape, layout.sbp, mesh, index));
     result[b].members.push_back(holding);
   }
-  for (Block& block : result)
+  for (CellBlock& block : result)
     if (source)
       std::sort(block.members.begin(), block.members.end(), [](const Holding& a, const Holding& b) {
         return std::pair(a.copy, a.label) < std::pair(b.copy, b.label);
@@ -189,7 +189,7 @@ class Transfer {
 
   // A set of partials that holds a cell at `holder`, one of its members, and has several reductions: what the
   // others hold of it counts for nothing in the outermost one that is between them and it.
-  void fill(Step& step, const Block& target, int holder, const Grid::Indices& at) const {
+  void fill(Step& step, const CellBlock& target, int holder, const Grid::Indices& at) const {
     if (levels_of(to_).size() <= 1) return;
     const auto own = std::find_if(target.members.begin(), target.members.end(),
                                   [&](const Holding& member) { return member.device == holder; });
@@ -269,7 +269,7 @@ class Transfer {
         inside = outside;
       }
     });
-    for (const Block& target : targets_)
+    for (const CellBlock& target : targets_)
       grid_.each(target.cells, [&](size_t cell, const auto& at) {
         const bool own = std::any_of(target.members.begin(), target.members.end(),
                                      [&](const Holding& member) { return member.device == roots[cell]; });
@@ -299,7 +299,7 @@ class Transfer {
   const Layout &from_, &to_;
   Grid grid_;
   int partials_;
-  std::vector<Block> sources_, targets_;
+  std::vector<CellBlock> sources_, targets_;
   std::vector<int> source_of_;              // by cell: the source block
   std::vector<Holding> holdings_;           // of the sources, by device
   std::vector<std::vector<Holding>> held_;  // by target: what its members hold already

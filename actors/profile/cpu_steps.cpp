@@ -28,8 +28,8 @@ constexpr int64_t warm_steps = 1, timed_steps = 4;
 planner::Job small_job(const std::string& family, int64_t hidden, int64_t seq, ir::Precision precision) {
   planner::Job job;
   job.model = ir::models::defaults(family);
-  job.model.layers = 4, job.model.hidden = hidden, job.model.seq = seq, job.model.heads = 4;
-  job.model.vocab = 256, job.model.pad_vocab_to = 1;
+  job.model->layers = 4, job.model->hidden = hidden, job.model->seq = seq, job.model->heads = 4;
+  job.model->vocab = 256, job.model->pad_vocab_to = 1;
   job.train.precision = precision;
   job.parallel.micro_batch = 2;
   return job;
@@ -45,8 +45,8 @@ std::vector<planner::Job> jobs() {
     change(jobs.back());
   };
   for (int64_t seq : {64, 256, 1024})
-    varied("gpt", [&](planner::Job& job) { job.model.flash = true, job.model.seq = seq; });
-  varied("gpt", [](planner::Job& job) { job.model.dropout = 0, job.train.optimizer = ir::Optimizer::sgd; });
+    varied("gpt", [&](planner::Job& job) { job.model->flash = true, job.model->seq = seq; });
+  varied("gpt", [](planner::Job& job) { job.model->dropout = 0, job.train.optimizer = ir::Optimizer::sgd; });
   varied("gpt", [](planner::Job& job) { job.parallel.tp = 2; });
   varied("gpt", [](planner::Job& job) { job.parallel.tp = 2, job.parallel.sequence_parallel = true; });
   varied("gpt", [](planner::Job& job) { job.train.optimizer = ir::Optimizer::momentum; });
@@ -56,7 +56,7 @@ std::vector<planner::Job> jobs() {
     jobs.push_back(small_job("gpt", 128, 128, precision));
   for (planner::Job& job : jobs) {
     job.gpus = job.parallel.tp;
-    job.train.flash = job.model.flash;
+    job.train.flash = job.model->flash;
     job.global_batch = 4 * job.parallel.micro_batch;
     job.cluster = backends::load_cluster("local", job.gpus);
   }

@@ -60,10 +60,10 @@ planner::Job job_of(const char* family, int64_t hidden, int64_t heads, int64_t s
                     int micro_batch) {
   planner::Job job;
   job.model = ir::models::defaults(family);
-  job.model.layers = 2, job.model.hidden = hidden, job.model.heads = heads, job.model.seq = seq;
-  job.model.vocab = vocab, job.model.pad_vocab_to = 1;
+  job.model->layers = 2, job.model->hidden = hidden, job.model->heads = heads, job.model->seq = seq;
+  job.model->vocab = vocab, job.model->pad_vocab_to = 1;
   job.train.precision = Precision::bf16;
-  job.train.flash = job.model.flash = true;
+  job.train.flash = job.model->flash = true;
   job.parallel.micro_batch = micro_batch;
   return job;
 }
@@ -79,12 +79,12 @@ std::vector<planner::Job> model_jobs() {
     jobs.push_back(std::move(job));
   };
   const auto none = [](planner::Job&) {};
-  const auto no_dropout = [](planner::Job& job) { job.model.dropout = 0; };
+  const auto no_dropout = [](planner::Job& job) { job.model->dropout = 0; };
   const auto unfused = [](planner::Job& job) {
-    job.model.dropout = 0, job.train.flash = job.model.flash = false;
+    job.model->dropout = 0, job.train.flash = job.model->flash = false;
   };
   const auto fused = [](planner::Job& job) {
-    job.model.dropout = 0, job.model.gelu = "tanh";
+    job.model->dropout = 0, job.model->gelu = "tanh";
     job.train.epilogues = job.train.fused_loss = job.parallel.fused_optimizer = true;
   };
   const planner::Job small = job_of("gpt", 768, 12, 1024, 50257, 16),
@@ -95,11 +95,9 @@ std::vector<planner::Job> model_jobs() {
   add(medium, fused);
   add(job_of("gpt", 1600, 25, 1024, 50257, 4), fused);
   add(job_of("llama", 2048, 32, 4096, 128256, 1),
-      [](planner::Job& job) { job.model.kv_heads = 8, job.model.ffn = 8192; });
+      [](planner::Job& job) { job.model->kv_heads = 8, job.model->ffn = 8192; });
   planner::Job images;
-  images.model = ir::models::defaults("resnet");
-  images.model.channels_last = true;
-  images.model.layers = 16, images.model.hidden = 64, images.model.vocab = 1000, images.model.image = 224;
+  images.model = ir::models::ConvNet{"resnet", 16, 64, 1, 224, 1000, true};
   images.train.precision = Precision::bf16;
   images.train.optimizer = ir::Optimizer::momentum;
   images.parallel.micro_batch = 64;

@@ -69,18 +69,18 @@ void check_resumed(const host::TrainState& state, int64_t global_batch, const ho
 
 }  // namespace
 
-host::Checkpoint beginning(const TrainRun& run, const TrainingJob& prepared, const std::string& data,
-                           const std::string& settings, const KeyName& name) {
-  host::Checkpoint begin{prepared.model, {0, 0, run.seed, data, settings}, {}};
+Beginning beginning(const TrainRun& run, const TrainingJob& prepared, const std::string& data,
+                    const std::string& settings, const KeyName& name) {
+  const host::TrainState state{0, 0, run.seed, data, settings};
   if (run.resume) {
-    if (auto found = host::read_checkpoint(run.checkpoint_dir, prepared.model)) {
-      check_resumed(found->state, prepared.job->global_batch, begin.state, name);
-      return *std::move(found);
+    if (auto found = host::read_checkpoint(run.checkpoint_dir, transformer_of(prepared.model))) {
+      check_resumed(found->state, prepared.job->global_batch, state, name);
+      return {std::move(found->state), std::move(found->tensors)};
     }
   }
-  begin.tensors = run.init_from.empty() ? drawn(prepared.places, prepared.job->model.layers, run.seed)
-                                        : host::read_weights(run.init_from, prepared.model);
-  return begin;
+  if (!run.init_from.empty())
+    return {state, host::read_weights(run.init_from, transformer_of(prepared.model))};
+  return {state, drawn(prepared.places, prepared.job->model.layers(), run.seed)};
 }
 
 }  // namespace boxcar::training

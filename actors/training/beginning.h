@@ -1,7 +1,7 @@
 // The beginning of a run: a checkpoint, given weights, or drawn ones.
 //
 //   std::unique_ptr<HeldFolder> folder = hold_folder(run, true);   // on the first process
-//   Checkpoint begin = beginning(run, prepared, data.training, "optimizer adam, precision fp32");
+//   Beginning begin = beginning(run, prepared, data.training, "optimizer adam, precision fp32");
 #pragma once
 
 #include <memory>
@@ -21,10 +21,14 @@ backends::host::GlobalTensors drawn(const planner::Places& places, int64_t layer
 std::unique_ptr<backends::host::HeldFolder> hold_folder(const TrainRun& run, bool writes,
                                                         const KeyName& name = by_path);
 
+struct Beginning {
+  backends::host::TrainState state;
+  backends::host::GlobalTensors tensors;  // weights and moments
+};
+
 // `data`: Data::training. `settings`: all else that changes the numbers of every step, beside the data and
 // the plan. A checkpoint with other settings is another run's and throws Error (bad input).
-backends::host::Checkpoint beginning(const TrainRun& run, const TrainingJob& prepared,
-                                     const std::string& data, const std::string& settings,
-                                     const KeyName& name = by_path);
+Beginning beginning(const TrainRun& run, const TrainingJob& prepared, const std::string& data,
+                    const std::string& settings, const KeyName& name = by_path);
 
 }  // namespace boxcar::training

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "backends/host/images.h"
-#include "ir/models/conv_net.h"
 #include "sbp/error.h"
 
 namespace boxcar::training {
@@ -32,22 +31,22 @@ void check_lengths(const host::TokenData& all, const std::optional<host::TokenDa
 
 }  // namespace
 
-Data open_data(const TrainRun& run, const ir::models::Transformer& model, const KeyName& name) {
+Data open_data(const TrainRun& run, const ir::models::Model& model, const KeyName& name) {
   const bool random = run.data == std::vector<std::string>{"random"};
   Data data;
-  if (ir::models::is_conv_net(model.family)) {
-    const auto images = random ? host::ImageData::random(model.image, model.vocab, run.seed)
-                               : host::ImageData::open(run.data, model.image, model.vocab);
+  if (const ir::models::ConvNet* net = model.conv_net()) {
+    const auto images = random ? host::ImageData::random(net->image, net->classes, run.seed)
+                               : host::ImageData::open(run.data, net->image, net->classes);
     data.samples = std::make_unique<host::ImageSamples>(images, run.seed);
     data.all = data.training = images.identity();
     return data;
   }
-  const auto all =
-      random ? host::TokenData::random(model.vocab, run.seed) : host::TokenData::open(run.data, model.vocab);
+  const auto all = random ? host::TokenData::random(model->vocab, run.seed)
+                          : host::TokenData::open(run.data, model->vocab);
   if (run.validate_every > 0) data.held_out = all.tail(run.validation_fraction);
-  check_lengths(all, data.held_out, model.seq, name);
+  check_lengths(all, data.held_out, model->seq, name);
   const host::TokenData training = data.held_out ? all.head(run.validation_fraction) : all;
-  data.samples = std::make_unique<host::TextSamples>(training, model.seq, run.seed);
+  data.samples = std::make_unique<host::TextSamples>(training, model->seq, run.seed);
   data.all = all.identity(), data.training = training.identity();
   return data;
 }

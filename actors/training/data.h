@@ -12,7 +12,7 @@
 
 #include "actors/training/train_run.h"
 #include "backends/host/data.h"
-#include "ir/models/transformer.h"
+#include "ir/models/model.h"
 
 namespace boxcar::training {
 
@@ -28,6 +28,6 @@ struct Data {
 
 // `model`: as the job has it, not padded. Throws Error (bad input) where files cannot be read, or where the
 // held-out part or the rest is shorter than a sequence.
-Data open_data(const TrainRun& run, const ir::models::Transformer& model, const KeyName& name = by_path);
+Data open_data(const TrainRun& run, const ir::models::Model& model, const KeyName& name = by_path);
 
 }  // namespace boxcar::training

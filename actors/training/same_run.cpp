@@ -30,7 +30,7 @@ void expect_same_run(backends::Transport& transport, const std::map<std::string,
 
 std::map<std::string, std::string> run_facts(const std::map<std::string, std::string>& configuration,
                                              const TrainRun& run, const ir::Plan& plan,
-                                             const std::string& data, const backends::host::Checkpoint& begin,
+                                             const std::string& data, const Beginning& begin,
                                              backends::Backend& backend) {
   std::map<std::string, std::string> facts = configuration;
   for (int d = 0; d < backend.devices(); ++d)

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 
+#include "actors/training/beginning.h"
 #include "actors/training/train_run.h"
 #include "backends/backend.h"
 #include "backends/host/checkpoint.h"
@@ -30,7 +31,7 @@ void expect_same_run(backends::Transport& transport, const std::map<std::string,
 // content: `data` is Data::all, and `begin` the beginning of the run.
 std::map<std::string, std::string> run_facts(const std::map<std::string, std::string>& configuration,
                                              const TrainRun& run, const ir::Plan& plan,
-                                             const std::string& data, const backends::host::Checkpoint& begin,
+                                             const std::string& data, const Beginning& begin,
                                              backends::Backend& backend);
 
 // Hash of names, types and values.

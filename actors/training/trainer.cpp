@@ -301,7 +301,8 @@ struct Trainer::Impl {
     TrainState reached = state;
     reached.step = step, reached.samples = step * job.job->global_batch;
     folder->keep();
-    backends::host::write_checkpoint(run.checkpoint_dir, {job.model, reached, std::move(tensors)},
+    backends::host::write_checkpoint(run.checkpoint_dir,
+                                     {transformer_of(job.model), reached, std::move(tensors)},
                                      static_cast<int>(run.keep_checkpoints));
     folder->keep();  // it may have been moved, and made anew, meanwhile
     const std::lock_guard lock(mutex);
@@ -311,8 +312,8 @@ struct Trainer::Impl {
 
   void validate(int64_t step, const GlobalTensors& tensors) {
     const double loss =
-        evaluate(job.model, tensors, *validation, run.validation_batches * job.job->global_batch,
-                 job.job->parallel.micro_batch);
+        evaluate(transformer_of(job.model), tensors, *validation,
+                 run.validation_batches * job.job->global_batch, job.job->parallel.micro_batch);
     const std::lock_guard lock(mutex);
     listener->validation(step, loss);
   }

@@ -26,7 +26,7 @@ namespace boxcar::training {
 // A compiled and verified job.
 struct TrainingJob {
   planner::ResolvedJob job;
-  ir::models::Transformer model;  // as the plan has it
+  ir::models::Model model;  // as the plan has it
   ir::Plan plan;
   planner::Places places;
 };

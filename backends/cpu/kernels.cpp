@@ -8,7 +8,7 @@
 namespace boxcar::backends::cpu {
 namespace {
 
-constexpr std::initializer_list<void (*)(Factories&)> kGroups = {
+constexpr std::initializer_list<void (*)(Factories&)> kKernelGroups = {
     add_elementwise_kernels, add_fused_kernels,   add_gated_kernels,     add_norm_kernels,
     add_batch_norm_kernels,  add_softmax_kernels, add_loss_kernels,      add_update_kernels,
     add_reduce_kernels,      add_shape_kernels,   add_index_kernels,     add_moe_kernels,
@@ -18,7 +18,7 @@ constexpr std::initializer_list<void (*)(Factories&)> kGroups = {
 
 Factories build_table() {
   Factories table;
-  for (auto add : kGroups) add(table);
+  for (auto add : kKernelGroups) add(table);
   return table;
 }
 

@@ -5,14 +5,14 @@
 namespace boxcar::backends::cpu {
 namespace {
 
-constexpr auto kGroups = {add_matmul_kernels, add_elementwise_kernels, add_reduce_kernels,
-                          add_shape_kernels,  add_index_kernels,       add_update_kernels,
-                          add_nn_kernels,     add_attention_kernels,   add_conv_kernels,
-                          add_packed_kernels, add_fused_kernels};
+constexpr auto kReferenceGroups = {add_matmul_kernels, add_elementwise_kernels, add_reduce_kernels,
+                                   add_shape_kernels,  add_index_kernels,       add_update_kernels,
+                                   add_nn_kernels,     add_attention_kernels,   add_conv_kernels,
+                                   add_packed_kernels, add_fused_kernels};
 
 KernelTable build_table() {
   KernelTable table;
-  for (auto add : kGroups) add(table);
+  for (auto add : kReferenceGroups) add(table);
   return table;
 }
 

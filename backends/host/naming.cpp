@@ -18,7 +18,7 @@ using ir::models::Transformer;
 
 // Element (i, j) of their tensor is ours at (i, columns[j]), or at (j, columns[i]) where theirs is
 // transposed; one dimension counts as one row. Rows of ours beyond theirs are padding.
-struct Row {
+struct NamedTensor {
   std::string theirs;
   Shape shape;  // theirs
   std::string ours;
@@ -56,7 +56,7 @@ class Table {
  public:
   explicit Table(const Transformer& config) : c_(config) {}
 
-  std::vector<Row> gpt2() {
+  std::vector<NamedTensor> gpt2() {
     plain("transformer.wte.weight", {c_.vocab, c_.hidden}, "embedding.word");
     plain("transformer.wpe.weight", {c_.seq, c_.hidden}, "embedding.position");
     std::vector<int64_t> qkv;
@@ -76,7 +76,7 @@ class Table {
     return std::move(rows_);
   }
 
-  std::vector<Row> llama() {
+  std::vector<NamedTensor> llama() {
     plain("model.embed_tokens.weight", {c_.vocab, c_.hidden}, "embedding.word");
     for (int64_t layer = 0; layer < c_.layers; ++layer) {
       const std::string theirs = fmt::format("model.layers.{}.", layer), ours = fmt::format("h{}.", layer);
@@ -95,7 +95,7 @@ class Table {
     return std::move(rows_);
   }
 
-  std::vector<Row> own() {
+  std::vector<NamedTensor> own() {
     for (const auto& [name, type] : parameter_types(c_)) plain(name, type.shape, name);
     return std::move(rows_);
   }
@@ -129,10 +129,10 @@ class Table {
   }
 
   Transformer c_;
-  std::vector<Row> rows_;
+  std::vector<NamedTensor> rows_;
 };
 
-std::vector<Row> table(const Transformer& config) {
+std::vector<NamedTensor> table(const Transformer& config) {
   switch (architecture_of(config)) {
     case Architecture::gpt2:
       return Table(config).gpt2();
@@ -146,7 +146,7 @@ std::vector<Row> table(const Transformer& config) {
 
 // Calls move(byte of theirs, byte of ours, bytes) for every element of a row.
 template <class Move>
-void each_element(const Row& row, const Shape& ours, size_t width, Move move) {
+void each_element(const NamedTensor& row, const Shape& ours, size_t width, Move move) {
   const auto their_columns = static_cast<size_t>(row.shape.back());
   const size_t our_columns = static_cast<size_t>(ours.back());
   size_t elements = 1;
@@ -200,7 +200,8 @@ std::map<std::string, const StoredTensor*> by_full_name(const Transformer& confi
   return result;
 }
 
-void take(const Row& row, const StoredTensor& theirs, const ir::TensorType& type, StoredTensor& ours) {
+void take(const NamedTensor& row, const StoredTensor& theirs, const ir::TensorType& type,
+          StoredTensor& ours) {
   if (ours.bytes.empty()) {
     ours.type = {type.shape, theirs.type.dtype};
     ours.bytes.resize(static_cast<size_t>(ours.type.bytes()));
@@ -243,7 +244,7 @@ StoredFile to_hugging_face(const Transformer& model, const GlobalTensors& weight
     need_shape(name, tensor, type->second.shape);
   }
   StoredFile file{{}, {{"format", "pt"}}};
-  for (const Row& row : table(config)) {
+  for (const NamedTensor& row : table(config)) {
     const StoredTensor& ours = find(weights, row.ours);
     StoredTensor& theirs = file.tensors[row.theirs];
     theirs.type = {row.shape, ours.type.dtype};
@@ -261,7 +262,7 @@ GlobalTensors from_hugging_face(const Transformer& model, const StoredFile& file
   const std::map<std::string, ir::TensorType> types = parameter_types(config);
   std::map<std::string, const StoredTensor*> given = by_full_name(config, file);
   GlobalTensors weights;
-  for (const Row& row : table(config)) {
+  for (const NamedTensor& row : table(config)) {
     const auto found = given.find(row.theirs);
     if (found == given.end()) throw Error::input("weights", fmt::format("have no '{}'", row.theirs));
     const StoredTensor& theirs = *found->second;

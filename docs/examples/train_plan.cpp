@@ -18,7 +18,7 @@ struct Losses : training::RunListener {
 
 int main() {
   planner::Job job;
-  job.model.layers = 1, job.model.hidden = 16, job.model.heads = 2, job.model.seq = 8, job.model.vocab = 16;
+  job.model->layers = 1, job.model->hidden = 16, job.model->heads = 2, job.model->seq = 8, job.model->vocab = 16;
   job.global_batch = 4, job.parallel.dp = 2, job.parallel.micro_batch = 1;
   job.train.precision = ir::Precision::fp32, job.train.learning_rate = 0.01;
   job.cluster = backends::load_cluster("local", 2);
@@ -28,7 +28,7 @@ int main() {
   const training::Data data = training::open_data(run, job.model);
   const training::TrainingJob prepared = training::prepare_training(planner::resolve(job), run, 1);
   const auto backend = backends::cpu::make_cpu_backend(prepared.plan.devices);
-  backends::host::Checkpoint begin = training::beginning(run, prepared, data.training, "fp32");
+  training::Beginning begin = training::beginning(run, prepared, data.training, "fp32");
 
   training::Trainer trainer(prepared, run, *backend, *data.samples, nullptr, nullptr);
   trainer.begin(std::move(begin.tensors), begin.state, {.seed = run.seed});

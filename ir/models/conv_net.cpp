@@ -360,8 +360,6 @@ class NetWriter {
   TensorId time_ = -1, context_ = -1;  // of diffusion_unet
 };
 
-constexpr std::array conv_net_families{"resnet", "wide_resnet", "alexnet", "unet", "diffusion_unet"};
-
 void check_levels(const ConvNet& c) {
   const bool diffusion = c.family == "diffusion_unet";
   const int64_t least = diffusion ? 5 : 1;
@@ -370,19 +368,31 @@ void check_levels(const ConvNet& c) {
                       c.layers, diffusion ? " from 5" : ""));
   const int64_t scale = int64_t{1} << (c.layers / 2 - (diffusion ? 1 : 0));
   require(c.image % scale == 0, "image", fmt::format("{} is no multiple of {}", c.image, scale));
-  require(!diffusion || c.channels % heads == 0, "hidden",
+  require(!diffusion || c.channels % heads == 0, "channels",
           fmt::format("{} is no multiple of the {} heads of attention", c.channels, heads));
 }
 
 }  // namespace
 
+const std::vector<std::string>& conv_net_families() {
+  static const std::vector<std::string> families{"resnet", "wide_resnet", "alexnet", "unet",
+                                                 "diffusion_unet"};
+  return families;
+}
+
 bool is_conv_net(const std::string& family) {
-  return std::find(conv_net_families.begin(), conv_net_families.end(), family) != conv_net_families.end();
+  const std::vector<std::string>& families = conv_net_families();
+  return std::find(families.begin(), families.end(), family) != families.end();
 }
 
 void check_sizes(const ConvNet& c) {
+  require_small({{"layers", c.layers},
+                 {"channels", c.channels},
+                 {"width", c.width},
+                 {"image", c.image},
+                 {"classes", c.classes}});
   const std::pair<const char*, int64_t> positive[] = {
-      {"hidden", c.channels}, {"width", c.width}, {"image", c.image}, {"vocab", c.classes}};
+      {"channels", c.channels}, {"width", c.width}, {"image", c.image}, {"classes", c.classes}};
   for (const auto& [key, value] : positive)
     require(value > 0, key, fmt::format("is {}, expected at least 1", value));
   if (c.family == "unet" || c.family == "diffusion_unet") return check_levels(c);

@@ -22,6 +22,9 @@
 // batch norms where published ones have group norms: as many parameters and bytes.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "ir/graph.h"
 
 namespace boxcar::ir::models {
@@ -36,8 +39,10 @@ struct ConvNet {
   // Images are [batch, height, width, channels] inside (ir/images.h). Inputs and parameters are the same as
   // without: images are transposed when they come in.
   bool channels_last = false;
+  friend bool operator==(const ConvNet&, const ConvNet&) = default;
 };
 
+const std::vector<std::string>& conv_net_families();
 bool is_conv_net(const std::string& family);
 
 // Throws Error naming the key for impossible sizes.

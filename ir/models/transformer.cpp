@@ -6,7 +6,6 @@
 #include <cmath>
 #include <utility>
 
-#include "ir/models/conv_net.h"
 #include "ir/models/require.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
@@ -27,29 +26,6 @@ std::string divisors(int64_t n) {
   for (int64_t i = 1; i <= n && i <= 1024; ++i)
     if (n % i == 0) all.push_back(i);
   return fmt::format("{}", fmt::join(all, ", "));
-}
-
-// Checks that products of two sizes fit in 64 bits.
-void check_largest(const Transformer& c) {
-  const std::pair<const char*, int64_t> sizes[] = {{"layers", c.layers},
-                                                   {"hidden", c.hidden},
-                                                   {"heads", c.heads},
-                                                   {"seq", c.seq},
-                                                   {"vocab", c.vocab},
-                                                   {"ffn", c.ffn},
-                                                   {"kv_heads", c.kv_heads},
-                                                   {"pad_vocab_to", c.pad_vocab_to},
-                                                   {"experts", c.experts},
-                                                   {"top_k", c.top_k},
-                                                   {"expert_every", c.expert_every},
-                                                   {"masked", c.masked},
-                                                   {"decoder_layers", c.decoder_layers},
-                                                   {"decoder_seq", c.decoder_seq},
-                                                   {"width", c.width},
-                                                   {"image", c.image}};
-  constexpr int64_t largest = (int64_t{1} << 31) - 1;
-  for (const auto& [key, value] : sizes)
-    require(value <= largest, key, fmt::format("is {}, expected at most {}", value, largest));
 }
 
 void check_sizes(const Transformer& c) {
@@ -345,22 +321,15 @@ class Writer {
 
 }  // namespace
 
-namespace {
-
-const std::vector<std::string> families = {"gpt",     "bert", "llama",         "t5", "resnet", "wide_resnet",
-                                           "alexnet", "unet", "diffusion_unet"};
-
-ConvNet conv_net_of(const Transformer& c) {
-  return {c.family, c.layers, c.hidden, c.width, c.image, c.vocab, c.channels_last};
+const std::vector<std::string>& transformer_families() {
+  static const std::vector<std::string> families{"gpt", "bert", "llama", "t5"};
+  return families;
 }
 
-}  // namespace
-
 Transformer defaults(const std::string& family) {
-  one_of(family, "family", families);
+  one_of(family, "family", transformer_families());
   Transformer c;
   c.family = family;
-  if (is_conv_net(family)) c.dropout = 0;
   if (family == "llama") {
     c.tied = c.bias = false;
     c.dropout = 0;
@@ -368,17 +337,22 @@ Transformer defaults(const std::string& family) {
   return c;
 }
 
-bool has_attention_core(const Transformer& model) { return !model.flash && !is_conv_net(model.family); }
-
 Transformer complete(Transformer c) {
-  one_of(c.family, "family", families);
-  check_largest(c);
-  if (is_conv_net(c.family)) {
-    c.heads = c.kv_heads = c.ffn = c.hidden;  // limit of tensor parallelism
-    c.seq = 1;
-    check_sizes(conv_net_of(c));
-    return c;
-  }
+  one_of(c.family, "family", transformer_families());
+  require_small({{"layers", c.layers},
+                 {"hidden", c.hidden},
+                 {"heads", c.heads},
+                 {"seq", c.seq},
+                 {"vocab", c.vocab},
+                 {"ffn", c.ffn},
+                 {"kv_heads", c.kv_heads},
+                 {"pad_vocab_to", c.pad_vocab_to},
+                 {"experts", c.experts},
+                 {"top_k", c.top_k},
+                 {"expert_every", c.expert_every},
+                 {"masked", c.masked},
+                 {"decoder_layers", c.decoder_layers},
+                 {"decoder_seq", c.decoder_seq}});
   const bool llama = c.family == "llama";
   if (c.kv_heads == 0) c.kv_heads = c.heads;
   if (c.experts > 0 && c.top_k == 0) c.top_k = std::min<int64_t>(2, c.experts);
@@ -404,7 +378,6 @@ int64_t padded_vocab(const Transformer& config) { return round_up(config.vocab, 
 
 Graph build(const Transformer& config, int64_t batch) {
   const Transformer c = complete(config);
-  if (is_conv_net(c.family)) return build(conv_net_of(c), batch);
   require(batch > 0, "batch", fmt::format("is {}, expected at least 1", batch));
   return Writer(c, batch).run();
 }
@@ -426,7 +399,6 @@ int64_t expert_layers(const Transformer& c) { return c.experts > 0 ? c.layers / 
 
 int64_t parameters(const Transformer& config) {
   const Transformer c = complete(config);
-  if (is_conv_net(c.family)) return parameters(conv_net_of(c));
   const int64_t d = c.hidden / c.heads, norm = (c.norm == "layer" ? 2 : 1) * c.hidden;
   const int64_t width = c.mlp == "swiglu" ? 2 : 1;
   const auto layer = [&](int64_t experts) {

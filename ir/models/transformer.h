@@ -1,16 +1,15 @@
-// GPT-, BERT-, Llama- and T5-style transformers as logical graphs of one micro-batch, forward to loss; and
-// the convolutional networks of conv_net.h under the same keys: hidden is their channels, vocab their
-// classes, heads and ffn are hidden, and seq is 1, which leaves nothing for context parallelism to split.
+// GPT-, BERT-, Llama- and T5-style transformers as logical graphs of one micro-batch, forward to loss.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "ir/graph.h"
 
 namespace boxcar::ir::models {
 
 struct Transformer {
-  std::string family = "gpt";  // gpt | bert | llama | t5, sets the defaults below; those of conv_net.h
+  std::string family = "gpt";  // gpt | bert | llama | t5, sets the defaults below
   int64_t layers = 0, hidden = 0, heads = 0, seq = 0, vocab = 0;
   int64_t ffn = 0;       // 0: 4 x hidden (llama: 8/3 x hidden, rounded up to 256)
   int64_t kv_heads = 0;  // 0: heads
@@ -28,8 +27,6 @@ struct Transformer {
   int64_t expert_every = 1;    // one layer in so many has experts; the others are dense
   int64_t decoder_layers = 0;  // t5: the last so many of `layers`; 0: half of them
   int64_t decoder_seq = 0;     // t5: tokens that the decoder reads; 0: seq
-  int64_t width = 1, image = 224;  // of convolutional networks
-  bool channels_last = false;
   // The vocabulary is padded to a multiple of this (callers with tensor parallelism: of this x tp); 1: it is
   // not.
   int64_t pad_vocab_to = 128;
@@ -39,13 +36,12 @@ struct Transformer {
   friend bool operator==(const Transformer&, const Transformer&) = default;
 };
 
+const std::vector<std::string>& transformer_families();
+
 // The family's own values of `tied`, `bias` and `dropout`, to start from; everything else is left open.
 Transformer defaults(const std::string& family);
 // Fills in what the family leaves open. Throws Error naming the key for impossible sizes.
 Transformer complete(Transformer config);
-
-// Whether the model has the products and the softmax that selective recomputation runs again.
-bool has_attention_core(const Transformer& model);
 
 // Names: "embedding.word", "h0.ln1", "h0.attn.qkv", "h0.attn.proj", "h0.ln2", "h0.mlp.fc1", "h0.mlp.fc2",
 // "ln_f", "head", "loss"; parameters "h0.attn.qkv.weight", "h0.attn.qkv.bias", .... Inputs "tokens" and

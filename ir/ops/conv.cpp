@@ -69,7 +69,7 @@ Types infer_input_grad(const Types& in, const Attrs& attrs) {
   return {x};
 }
 
-Types infer_weight_grad(const Types& in, const Attrs& attrs) {
+Types infer_conv_weight_grad(const Types& in, const Attrs& attrs) {
   const char* op = "conv2d_weight_grad";
   exact_rank(op, "dy", in[0], 4);
   exact_rank(op, "x", in[1], 4);
@@ -129,7 +129,7 @@ std::vector<sbp::Signature> input_grad_extra(const Types& in, const Attrs& attrs
 }
 
 std::vector<sbp::Signature> weight_grad_extra(const Types& in, const Attrs& attrs, int64_t parts) {
-  const Shape weight = infer_weight_grad(in, attrs)[0].shape;
+  const Shape weight = infer_conv_weight_grad(in, attrs)[0].shape;
   const size_t axis = image_axes(attrs).channel;
   const sbp::Sbp channel = channel_split(attrs);
   return rules(in[1].shape[axis], in[0].shape[axis], in[1].shape, weight, attrs, parts,
@@ -168,7 +168,7 @@ Attrs conv_attrs(std::string extents = {}) {
   return attrs;
 }
 
-MapFunction map_of(std::string_view first, std::string_view last, std::string_view grouped) {
+MapFunction conv_map(std::string_view first, std::string_view last, std::string_view grouped) {
   return [first = sbp::parse_index_map(first), last = sbp::parse_index_map(last),
           grouped = sbp::parse_index_map(grouped)](const Types&, const Attrs& attrs) {
     if (attr_int(attrs, "groups") != 1) return grouped;
@@ -215,9 +215,9 @@ OpDef conv2d() {
       .infer = [](const Types& in, const Attrs& attrs) -> Types {
         return {infer_y("conv2d", in[0], in[1], attrs)};
       },
-      .index_map = map_of("n c _ _, o c _ _ -> n o _ _ ; sum c ; linear 0 ; linear 1",
-                          "n _ _ c, o c _ _ -> n _ _ o ; sum c ; linear 0 ; linear 1",
-                          "n _ _ _, _ _ _ _ -> n _ _ _ ; linear 0 ; linear 1"),
+      .index_map = conv_map("n c _ _, o c _ _ -> n o _ _ ; sum c ; linear 0 ; linear 1",
+                            "n _ _ c, o c _ _ -> n _ _ o ; sum c ; linear 0 ; linear 1",
+                            "n _ _ _, _ _ _ _ -> n _ _ _ ; linear 0 ; linear 1"),
       .extra = conv_extra,
       .extra_reason = "channels are split in whole groups; rows and columns where no window crosses parts",
       .localize = localize_conv,
@@ -241,9 +241,9 @@ OpDef conv2d_input_grad() {
       .attrs = conv_attrs("input_size"),
       .family = Family::convolution,
       .infer = infer_input_grad,
-      .index_map = map_of("n o _ _, o c _ _ -> n c _ _ ; sum o ; linear 0 ; linear 1",
-                          "n _ _ o, o c _ _ -> n _ _ c ; sum o ; linear 0 ; linear 1",
-                          "n _ _ _, _ _ _ _ -> n _ _ _ ; linear 0 ; linear 1"),
+      .index_map = conv_map("n o _ _, o c _ _ -> n c _ _ ; sum o ; linear 0 ; linear 1",
+                            "n _ _ o, o c _ _ -> n _ _ c ; sum o ; linear 0 ; linear 1",
+                            "n _ _ _, _ _ _ _ -> n _ _ _ ; linear 0 ; linear 1"),
       .extra = input_grad_extra,
       .extra_reason = "channels are split in whole groups; rows and columns where no window crosses parts",
       .localize = localize_input_grad,
@@ -268,10 +268,10 @@ OpDef conv2d_weight_grad() {
       .outputs = {"dweight"},
       .attrs = conv_attrs("kernel"),
       .family = Family::convolution,
-      .infer = infer_weight_grad,
-      .index_map = map_of("n o _ _, n c _ _ -> o c _ _ ; sum n ; linear 0 ; linear 1",
-                          "n _ _ o, n _ _ c -> o c _ _ ; sum n ; linear 0 ; linear 1",
-                          "n _ _ _, n _ _ _ -> _ _ _ _ ; sum n ; linear 0 ; linear 1"),
+      .infer = infer_conv_weight_grad,
+      .index_map = conv_map("n o _ _, n c _ _ -> o c _ _ ; sum n ; linear 0 ; linear 1",
+                            "n _ _ o, n _ _ c -> o c _ _ ; sum n ; linear 0 ; linear 1",
+                            "n _ _ _, n _ _ _ -> _ _ _ _ ; sum n ; linear 0 ; linear 1"),
       .extra = weight_grad_extra,
       .extra_reason = "channels are split in whole groups; rows and columns where no window crosses parts",
       .localize = localize_conv,

@@ -16,7 +16,7 @@ void need_channels(const char* op, const char* operand, const TensorType& got, c
   need_shape(op, operand, got, {x.shape[channel_axis(x.shape, attrs)]}, "x", x);
 }
 
-MapFunction map_of(std::string_view first, std::string_view last) {
+MapFunction norm_map(std::string_view first, std::string_view last) {
   return [first = ranked(first, 0, 2), last = ranked(last, 0, 2)](const Types& in, const Attrs& attrs) {
     return (attr_bool(attrs, "channels_last") ? last : first)(in, attrs);
   };
@@ -60,7 +60,7 @@ OpDef batch_norm() {
           .outputs = {"y", "mean", "rstd"},
           .attrs = {{"eps", 1e-5}, {"local", false}, {"channels_last", false}},
           .infer = infer,
-          .index_map = map_of("_ c ~, c, c -> _ c ~, c, c", "_ ~ c, c, c -> _ ~ c, c, c"),
+          .index_map = norm_map("_ c ~, c, c -> _ c ~, c, c", "_ ~ c, c, c -> _ ~ c, c, c"),
           .extra = with_local({"B, P(sum), P(sum) -> P(sum), B, B", "B, B, P(max) -> P(max), B, B",
                                "B, B, P(min) -> P(min), B, B"},
                               "S(0), B, B -> S(0), B, B"),
@@ -90,8 +90,8 @@ OpDef batch_norm_grad() {
       .outputs = {"dx", "dgamma", "dbeta"},
       .attrs = {{"local", false}, {"channels_last", false}},
       .infer = infer_grad,
-      .index_map = map_of("_ c ~, _ c ~, c, c, c -> _ c ~, c, c ; linear 0",
-                          "_ ~ c, _ ~ c, c, c, c -> _ ~ c, c, c ; linear 0"),
+      .index_map = norm_map("_ c ~, _ c ~, c, c, c -> _ c ~, c, c ; linear 0",
+                            "_ ~ c, _ ~ c, c, c, c -> _ ~ c, c, c ; linear 0"),
       .extra =
           with_local({"B, B, P(sum), B, B -> P(sum), B, B"}, "S(0), S(0), B, B, B -> S(0), P(sum), P(sum)"),
       .extra_reason =

@@ -64,7 +64,7 @@ Attrs pool_attrs() {
   return {{"kernel", int64_t{2}}, {"stride", int64_t{0}}, {"padding", int64_t{0}}, {"channels_last", false}};
 }
 
-MapFunction map_of(std::string_view first, std::string_view last) {
+MapFunction pool_map(std::string_view first, std::string_view last) {
   return [first = sbp::parse_index_map(first), last = sbp::parse_index_map(last)](
              const Types&, const Attrs& attrs) { return attr_bool(attrs, "channels_last") ? last : first; };
 }
@@ -92,7 +92,7 @@ OpDef max_pool() {
       .infer = [](const Types& in, const Attrs& attrs) -> Types {
         return {infer_y("max_pool2d", in[0], attrs)};
       },
-      .index_map = map_of("n c _ _ -> n c _ _", "n _ _ c -> n _ _ c"),
+      .index_map = pool_map("n c _ _ -> n c _ _", "n _ _ c -> n _ _ c"),
       .extra =
           [](const Types& in, const Attrs& attrs, int64_t parts) {
             std::vector<sbp::Signature> rules = {keeps(sbp::Reduction::max, 1)};
@@ -112,35 +112,35 @@ OpDef max_pool() {
 
 OpDef max_pool_grad() {
   const char* op = "max_pool2d_grad";
-  return {
-      .name = op,
-      .inputs = {"dy", "x"},
-      .outputs = {"dx"},
-      .attrs = pool_attrs(),
-      .infer = [op](const Types& in, const Attrs& attrs) -> Types {
-        need_shape(op, "dy", in[0], infer_y(op, in[1], attrs).shape, "x", in[1]);
-        return {in[1]};
-      },
-      .index_map = map_of("n c _ _, n c _ _ -> n c _ _ ; linear 0", "n _ _ c, n _ _ c -> n _ _ c ; linear 0"),
-      .extra =
-          [](const Types& in, const Attrs& attrs, int64_t parts) {
-            std::vector<sbp::Signature> rules;
-            add_extremes(rules, disjoint(window_of(attrs)), 2);
-            add_spatial(rules, in[1].shape, attrs, parts, 2);
-            return rules;
+  return {.name = op,
+          .inputs = {"dy", "x"},
+          .outputs = {"dx"},
+          .attrs = pool_attrs(),
+          .infer = [op](const Types& in, const Attrs& attrs) -> Types {
+            need_shape(op, "dy", in[0], infer_y(op, in[1], attrs).shape, "x", in[1]);
+            return {in[1]};
           },
-      .extra_reason =
-          "rows and columns are split where no window crosses parts; elementwise where windows are apart",
-      .samples =
-          [](const Extent& n) {
-            std::vector<Sample> samples;
-            for (auto& e : pool_examples(n)) {
-              const TensorType y =
-                  infer_y("max_pool2d_grad", e.x, complete(ir::op("max_pool2d_grad"), e.attrs));
-              samples.push_back({.inputs = {y, e.x}, .attrs = e.attrs});
-            }
-            return samples;
-          }};
+          .index_map =
+              pool_map("n c _ _, n c _ _ -> n c _ _ ; linear 0", "n _ _ c, n _ _ c -> n _ _ c ; linear 0"),
+          .extra =
+              [](const Types& in, const Attrs& attrs, int64_t parts) {
+                std::vector<sbp::Signature> rules;
+                add_extremes(rules, disjoint(window_of(attrs)), 2);
+                add_spatial(rules, in[1].shape, attrs, parts, 2);
+                return rules;
+              },
+          .extra_reason =
+              "rows and columns are split where no window crosses parts; elementwise where windows are apart",
+          .samples =
+              [](const Extent& n) {
+                std::vector<Sample> samples;
+                for (auto& e : pool_examples(n)) {
+                  const TensorType y =
+                      infer_y("max_pool2d_grad", e.x, complete(ir::op("max_pool2d_grad"), e.attrs));
+                  samples.push_back({.inputs = {y, e.x}, .attrs = e.attrs});
+                }
+                return samples;
+              }};
 }
 
 OpDef avg_pool() {
@@ -151,7 +151,7 @@ OpDef avg_pool() {
           .infer = [](const Types& in, const Attrs& attrs) -> Types {
             return {infer_y("avg_pool2d", in[0], attrs)};
           },
-          .index_map = map_of("n c _ _ -> n c _ _ ; linear 0", "n _ _ c -> n _ _ c ; linear 0"),
+          .index_map = pool_map("n c _ _ -> n c _ _ ; linear 0", "n _ _ c -> n _ _ c ; linear 0"),
           .extra =
               [](const Types& in, const Attrs& attrs, int64_t parts) {
                 std::vector<sbp::Signature> rules;
@@ -180,7 +180,7 @@ OpDef avg_pool_grad() {
           .outputs = {"dx"},
           .attrs = with(pool_attrs(), "input_size", std::vector<int64_t>{}),
           .infer = [](const Types& in, const Attrs& attrs) -> Types { return {x_of_avg_grad(in, attrs)}; },
-          .index_map = map_of("n c _ _ -> n c _ _ ; linear 0", "n _ _ c -> n _ _ c ; linear 0"),
+          .index_map = pool_map("n c _ _ -> n c _ _ ; linear 0", "n _ _ c -> n _ _ c ; linear 0"),
           .extra =
               [](const Types& in, const Attrs& attrs, int64_t parts) {
                 std::vector<sbp::Signature> rules;

@@ -23,6 +23,22 @@ namespace {
 bool in_core(const Op& op) {
   return op.name.find(".core.") != std::string::npos && !op.is(OpKind::attention);
 }
+bool is_product(const Op& op) { return op.type.starts_with("matmul"); }
+
+struct Policy {
+  // Whether an op of the layer runs again. `products`: the layer's products before it.
+  bool (*runs_again)(const Op& op, int products);
+  bool opens = false;  // it opens the layer's backward pass; else it waits for its first reader
+};
+constexpr Policy policies[] = {
+    // By Recompute, in its order.
+    {[](const Op&, int) { return false; }},
+    {[](const Op& op, int) { return in_core(op); }},
+    {[](const Op&, int) { return true; }, true},
+    {[](const Op& op, int products) {
+      return !op.is(OpKind::attention) && (!is_product(op) || products % 2 == 1);
+    }},
+};
 
 class Recomputer {
  public:
@@ -43,7 +59,7 @@ class Recomputer {
   Rewriter& run() {
     if (options_.recompute_stop) find_reads();
     for (Op& op : rewrite_.old_ops()) {
-      if (op.phase == Phase::forward && chosen(op) && !kept(op)) group(op).ops.push_back(op);
+      if (op.phase == Phase::forward && in_layer(op) && !op.inputs.empty()) forward(op);
       if (op.phase == Phase::backward && in_layer(op)) backward(op);
       rewrite_.keep(std::move(op));
     }
@@ -75,18 +91,12 @@ class Recomputer {
 
   bool in_layer(const Op& op) const { return op.layer >= 0 && op.layer < layers_; }
   Group& group(const Op& op) { return at(groups_, op.layer); }
-  Recompute kind(const Op& op) const { return at(kinds_, op.layer); }
+  const Policy& policy(const Op& op) const { return at(policies, at(kinds_, op.layer)); }
 
-  bool chosen(const Op& op) const {
-    if (!in_layer(op) || op.inputs.empty() || kind(op) == Recompute::none) return false;
-    return kind(op) != Recompute::selective || in_core(op);
-  }
-
-  // By the policy of Recompute::ops; called once for each op, in order.
-  bool kept(const Op& op) {
-    if (kind(op) != Recompute::ops) return false;
-    if (op.is(OpKind::attention)) return true;
-    return op.type.starts_with("matmul") && ++group(op).products % 2 == 1;
+  void forward(const Op& op) {
+    Group& group = this->group(op);
+    if (policy(op).runs_again(op, group.products)) group.ops.push_back(op);
+    if (is_product(op)) ++group.products;
   }
 
   // Reads results of this layer's group from its second run, which stands before the first op that needs it.
@@ -97,10 +107,9 @@ class Recomputer {
     for (TensorId& input : op.inputs) input = again(input, op.layer);
   }
 
-  // Full recomputation opens the layer's backward pass; the others wait for the first reader.
   bool needs(const Op& op, const Group& group) const {
     if (group.ops.empty()) return false;
-    if (kind(op) == Recompute::full) return true;
+    if (policy(op).opens) return true;
     return std::any_of(op.inputs.begin(), op.inputs.end(), [&](TensorId input) {
       return std::any_of(group.ops.begin(), group.ops.end(), [&](const Op& made) {
         return std::find(made.outputs.begin(), made.outputs.end(), input) != made.outputs.end();

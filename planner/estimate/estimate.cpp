@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "backends/machines/device_profile.h"
-#include "ir/models/conv_net.h"
 #include "ir/ops/updates.h"
 #include "planner/arena.h"
 #include "planner/estimate/layout_request.h"
@@ -35,24 +34,28 @@ bool is_kernel(const ir::Program& program, const ir::Actor& actor) {
 // Layers of the probe's stages, for an encoder and for a decoder each.
 const std::vector<int> stages_of_a_kind{1, 1, 2, 1};
 
-// The small model of a key.
-planner::ResolvedJob probe_job(Job probe, const CostKey& key, const std::vector<int>& stage_layers,
-                               int micro_batches) {
-  Hints& h = probe.parallel;
-  h.tp = key.tp, h.cp = key.cp, h.ep = key.ep;
-  h.sequence_parallel = key.sequence_parallel;
-  h.micro_batch = key.micro_batch;
-  probe.train.recompute = key.recompute;
-  probe.model.layers = std::accumulate(stage_layers.begin(), stage_layers.end(), 0);
-  if (probe.model.decoder_layers > 0) probe.model.decoder_layers = probe.model.layers / 2;
-  h.dp = h.ep;
-  h.pp = static_cast<int>(stage_layers.size());
-  h.virtual_stages = 1;
-  h.stage_layers = stage_layers;
+// The cost of a layer does not depend on where its stage and its replicas stand, nor on how states are
+// sharded: estimates add that. All other hints count.
+Hints of_a_layer(Hints h) {
+  h.dp = h.ep, h.pp = h.virtual_stages = 1;
+  h.stage_layers.clear();
   h.zero = h.fsdp_group = 0;
   h.schedule = {};
   h.mesh_order = planner::usual_mesh_order;
   h.stage_order.clear();
+  return h;
+}
+
+// The small model of a key.
+planner::ResolvedJob probe_job(Job probe, const CostKey& key, const std::vector<int>& stage_layers,
+                               int micro_batches) {
+  Hints& h = probe.parallel;
+  h = key.hints;
+  probe.train.recompute = key.recompute;
+  probe.model.layers() = std::accumulate(stage_layers.begin(), stage_layers.end(), 0);
+  if (ir::models::decoder_layers(probe.model) > 0) probe.model->decoder_layers = probe.model.layers() / 2;
+  h.pp = static_cast<int>(stage_layers.size());
+  h.stage_layers = stage_layers;
   probe.train.recompute_layers.clear();
   probe.train.recompute_others = ir::Recompute::none;
   probe.gpus = h.dp * h.pp * h.tp * h.cp;
@@ -400,7 +403,7 @@ TiedUse tied_use(int64_t layer, const StageCost& use, double elements) {
 ModelCost with_decoder(const Stages& stages, const std::vector<double>& boundaries, const Job& job) {
   const size_t half = stages_of_a_kind.size();
   const ModelCost encoder = cost_of_layers(stages.data(), 1), decoder = cost_of_layers(&stages[half], 1);
-  const int64_t layers = job.model.layers, first = layers - job.model.decoder_layers;
+  const int64_t layers = job.model.layers(), first = layers - ir::models::decoder_layers(job.model);
   ModelCost cost;
   for (int64_t l = 0; l < layers; ++l) {
     const ModelCost& side = l < first ? encoder : decoder;
@@ -440,14 +443,8 @@ std::array<int, 3> strides_on(const Mesh& mesh, int node) {
 }  // namespace
 
 CostKey cost_key(const Job& job) {
-  const Hints& h = job.parallel;
-  return {h.tp,
-          h.cp,
-          h.ep,
-          h.sequence_parallel,
-          h.micro_batch,
-          job.train.recompute,
-          strides_on(planner::mesh_of(h), job.cluster.node.gpus)};
+  return {of_a_layer(job.parallel), job.train.recompute,
+          strides_on(planner::mesh_of(job.parallel), job.cluster.node.gpus)};
 }
 
 struct Measuring::Probe {
@@ -464,12 +461,12 @@ const Measuring::Probe& Measuring::probe_of(CostKey key) {
   key.strides = {};
   if (last_ && last_->key == key) return *last_;
   last_.reset();
-  const bool differ = ir::models::is_conv_net(job_.model.family);
+  const bool differ = job_.model.conv_net() != nullptr;
   std::vector<int> stages = stages_of_a_kind;
-  for (int& layers : stages) layers *= static_cast<int>(job_.model.expert_every);
-  if (job_.model.decoder_layers > 0)
+  for (int& layers : stages) layers *= static_cast<int>(ir::models::expert_every(job_.model));
+  if (ir::models::decoder_layers(job_.model) > 0)
     stages.insert(stages.end(), stages_of_a_kind.begin(), stages_of_a_kind.end());
-  if (differ) stages.assign(static_cast<size_t>(static_cast<int>(job_.model.layers)), 1);
+  if (differ) stages.assign(static_cast<size_t>(job_.model.layers()), 1);
   const planner::ResolvedJob small = probe_job(job_, key, stages, differ ? 1 : 2);
   planner::Choose choose;
   if (needs_layouts(small)) choose = chooser(small, {.enough = 0.01}, nullptr);
@@ -524,25 +521,27 @@ ModelCost Measuring::of(const CostKey& key) {
     if (stage > 0) boundaries.push_back(pulled_forward(program(cls)));
     if (stage > 0) behind = std::max(behind, behind_boundary(plan, plan.classes[cls].program, times.alone));
   }
-  const bool decodes = job.model.decoder_layers > 0;
+  const int64_t decoder = ir::models::decoder_layers(job.model);
+  const bool decodes = decoder > 0;
   ModelCost cost = decodes ? with_decoder(stages, boundaries, job)
-                   : ir::models::is_conv_net(job.model.family)
+                   : job.model.conv_net()
                        ? cost_of_each(stages)
-                       : cost_of_layers(stages.data(), static_cast<int>(job.model.expert_every));
+                       : cost_of_layers(stages.data(), static_cast<int>(ir::models::expert_every(job.model)));
   if (cost.layers.empty())
     cost.boundary_bytes = boundaries.front(), cost.behind_boundary = behind;
   else if (!decodes)
     cost.boundaries = std::move(boundaries);
-  if (job.model.tied) {
-    const auto elements = static_cast<double>(ir::models::padded_vocab(planner::padded_model(probe.job)) *
-                                              job.model.hidden / key.tp);
+  if (ir::models::has_tied_head(job.model)) {
+    const auto elements =
+        static_cast<double>(ir::models::padded_vocab(*planner::padded_model(probe.job).transformer()) *
+                            job.model->hidden / key.hints.tp);
     const size_t half = stages_of_a_kind.size();
     cost.tied.push_back(tied_use(0, less(stages[0], stages[1]), elements));
     if (decodes)
-      cost.tied.push_back(tied_use(job.model.layers - job.model.decoder_layers,
-                                   less(stages[half], stages[half + 1]), elements));
+      cost.tied.push_back(
+          tied_use(job.model.layers() - decoder, less(stages[half], stages[half + 1]), elements));
     cost.tied.push_back(
-        tied_use(job.model.layers - 1, less(stages.back(), stages[stages.size() - 3]), elements));
+        tied_use(job.model.layers() - 1, less(stages.back(), stages[stages.size() - 3]), elements));
   }
   return cost;
 }

@@ -99,9 +99,7 @@ struct KindCosts {
 
 // Inputs to a ModelCost in which points of one search differ.
 struct CostKey {
-  int tp = 1, cp = 1, ep = 1;
-  bool sequence_parallel = false;
-  int micro_batch = 1;
+  planner::Hints hints;  // of a layer: those that place stages and replicas, or shard states, are at defaults
   ir::Recompute recompute = ir::Recompute::none;
   // For tp, cp and ep: devices from one rank of a group to the next, at most a node's; 0 where there is one
   // rank.

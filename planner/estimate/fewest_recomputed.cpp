@@ -92,7 +92,7 @@ std::vector<int> level_layers(const Job& job, const KindCosts& costs, const InFl
     stage.seconds = infinity;
   };
   for (int s = 0; s < stages; ++s) add_layer(s);
-  for (int64_t left = job.model.layers; left > 0; --left) {
+  for (int64_t left = job.model.layers(); left > 0; --left) {
     // Every stage has a layer.
     const bool short_of = std::any_of(next.begin(), next.end(), [](const Stage& s) { return s.layers == 1; });
     int fastest = -1;

@@ -7,7 +7,6 @@
 #include <optional>
 #include <set>
 
-#include "ir/models/conv_net.h"
 #include "ir/op.h"
 #include "planner/pins.h"
 #include "sbp/at.h"
@@ -213,9 +212,7 @@ LayoutPin parse_pin(const std::string& text) {
 
 std::string to_text(const LayoutPin& pin) { return pin.pattern + "=" + sbp::to_text(pin.layout); }
 
-bool needs_layouts(const planner::Job& job) {
-  return job.parallel.tp > 1 && ir::models::is_conv_net(job.model.family);
-}
+bool needs_layouts(const planner::Job& job) { return job.parallel.tp > 1 && job.model.conv_net(); }
 
 bool keeps(const planner::LaidOut& laid, const std::vector<LayoutPin>& pins) {
   const ir::Graph& graph = laid.graph;

@@ -67,7 +67,7 @@ double sharded_part(const Hints& h, const StageCost& stage) {
 // Where experts stand on every n-th layer, that layer has the states of n layers' experts.
 StageCost layer_at(const Job& job, const ModelCost& cost, size_t index) {
   StageCost layer = cost.layers.empty() ? cost.layer : cost.layers[index];
-  const auto every = static_cast<size_t>(job.model.expert_every);
+  const auto every = static_cast<size_t>(ir::models::expert_every(job.model));
   if (every == 1 || layer.elements <= 0) return layer;
   const double experts = experts_of(layer);
   const double times = (index + 1) % every == 0 ? static_cast<double>(every) : 0;
@@ -116,7 +116,7 @@ std::vector<std::vector<Part>> parts_of(const Job& job) {
   return parts;
 }
 
-bool is_last(const Job& job, const Part& part) { return part.begin + part.layers == job.model.layers; }
+bool is_last(const Job& job, const Part& part) { return part.begin + part.layers == job.model.layers(); }
 
 // Parameters of at most `count` layers of these that follow each other, in bytes on a device; the model's
 // ends count as layers.
@@ -321,8 +321,8 @@ double hop_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& c
 
 // An encoder's output goes from its stage to all of the decoder's, one after the other.
 double memory_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& cost) {
-  const int64_t encoder = job.model.layers - job.model.decoder_layers;
-  if (job.model.decoder_layers == 0) return 0;
+  const int64_t decoder = ir::models::decoder_layers(job.model), encoder = job.model.layers() - decoder;
+  if (decoder == 0) return 0;
   const double bytes = at(cost.boundaries, encoder - 1);
   const int from = stage_of(job.parallel, static_cast<int>(encoder) - 1);
   double sum = 0;
@@ -331,7 +331,8 @@ double memory_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost
 }
 
 void add_layers(StageCost& sum, const Job& job, const ModelCost& cost, int begin, int layers) {
-  if (layers > 0 && cost.layers.empty() && job.model.expert_every == 1) return add(sum, cost.layer, layers);
+  if (layers > 0 && cost.layers.empty() && ir::models::expert_every(job.model) == 1)
+    return add(sum, cost.layer, layers);
   for (int l = begin; l < begin + layers; ++l) add(sum, layer_at(job, cost, static_cast<size_t>(l)));
 }
 
@@ -438,7 +439,7 @@ std::vector<double> bytes_by_stage(const Job& job, const KindCosts& costs, const
 
 StageNeeds needs_of(const Job& job, const KindCosts& costs, const InFlight& in_flight, int stage, int layers,
                     int recomputed, double slowness) {
-  const int after = static_cast<int>(job.model.layers) - layers;
+  const int after = static_cast<int>(job.model.layers()) - layers;
   const int begin = stage == 0 ? 0 : stage + 1 == job.parallel.pp ? after : std::min(1, after);
   const Part part{begin, layers, recomputed};
   const StageCost cost = cost_of(job, costs, part, at(in_flight, stage)[0]).slowed(slowness);

@@ -9,7 +9,6 @@
 #include <random>
 #include <utility>
 
-#include "ir/models/conv_net.h"
 #include "planner/estimate/fewest_recomputed.h"
 #include "planner/estimate/lower_bound.h"
 #include "planner/estimate/slow_stages.h"
@@ -157,7 +156,7 @@ class Candidates::Branch {
   // Where all layers differ the small plan is the whole one: none is made for this alone.
   const ModelCost* cost_of_lesser(const Job& job, ir::Recompute kind) {
     const Job all = all_of(job, kind);
-    return ir::models::is_conv_net(job.model.family) && !known_cost(cost_key(all)) ? nullptr : cost_of(all);
+    return job.model.conv_net() && !known_cost(cost_key(all)) ? nullptr : cost_of(all);
   }
 
   static Job all_of(Job job, ir::Recompute kind) {
@@ -269,7 +268,7 @@ class Candidates::Branch {
     job.train.micro_batches = planner::micro_batches(job);
     const planner::Hints& h = job.parallel;
     if (h.stage_layers.empty()) {
-      job.parallel.stage_layers = planner::balanced_layers(job.model.layers, h.pp * h.virtual_stages);
+      job.parallel.stage_layers = planner::balanced_layers(job.model.layers(), h.pp * h.virtual_stages);
       Job level = job;
       level.parallel.stage_layers = level_cut(job, kinds->recomputed);
       if (level.parallel.stage_layers != h.stage_layers) jobs.push_back(std::move(level));
@@ -316,7 +315,7 @@ class Candidates::Branch {
   static std::vector<int> level_cut(const Job& job, const ModelCost& cost) {
     const planner::Hints& h = job.parallel;
     if (h.virtual_stages > 1 || h.pp == 1) return h.stage_layers;
-    return level_layers(job.model.layers, cost, slowness_by_stage(h, job.cluster), job.train.micro_batches);
+    return level_layers(job.model.layers(), cost, slowness_by_stage(h, job.cluster), job.train.micro_batches);
   }
 
   // The same in those orders of the mesh on the cluster that are faster by estimate; where stages are level,

@@ -35,20 +35,22 @@ std::vector<int> with(std::vector<int> values, const std::vector<int>& more) {
 
 std::vector<int> shares(const Choice& of) { return divisors(of.point.gpus); }
 
-std::vector<int> experts(const Choice& of) { return divisors(std::max<int64_t>(1, of.point.model.experts)); }
+std::vector<int> experts(const Choice& of) {
+  return divisors(std::max<int64_t>(1, ir::models::experts(of.point.model)));
+}
 
 std::vector<int> replicas(const Choice& of) { return of.loose ? with(shares(of), experts(of)) : shares(of); }
 
 std::vector<int> stages(const Choice& of) {
   if (!of.loose) return shares(of);
-  std::vector<int> all(static_cast<size_t>(std::max<int64_t>(0, of.point.model.layers)));
+  std::vector<int> all(static_cast<size_t>(std::max<int64_t>(0, of.point.model.layers())));
   std::iota(all.begin(), all.end(), 1);
   return with(std::move(all), shares(of));
 }
 
 std::vector<int> virtual_stages(const Choice& of) {
   if (of.point.parallel.pp == 1 && !of.fixed.is_given("virtual_stages")) return {1};
-  return divisors(of.point.model.layers);
+  return divisors(of.point.model.layers());
 }
 
 // Ordered by their cost; the recomputation of ops is simulated where it is asked for.

@@ -24,7 +24,7 @@ bool has_layouts(const planner::Job& job) { return planner::mesh_of(job.parallel
 // Whether a job that its estimate kept from simulation may be laid out all the same: a device runs few
 // layers.
 bool is_quick(const planner::Job& job) {
-  return is_short(job) && job.model.layers * job.train.micro_batches <= most_runs * job.parallel.pp;
+  return is_short(job) && job.model.layers() * job.train.micro_batches <= most_runs * job.parallel.pp;
 }
 
 class LayOut {

@@ -40,7 +40,7 @@ Jobs expert_groups(const Around& at) {
   const Hints& h = at.job.parallel;
   Jobs jobs;
   for (const int ep : {1, h.ep / 2, 2 * h.ep})
-    if (ep > 0 && ep != h.ep && h.dp % ep == 0 && at.job.model.experts % ep == 0 &&
+    if (ep > 0 && ep != h.ep && h.dp % ep == 0 && ir::models::experts(at.job.model) % ep == 0 &&
         at.fixed.is_free("ep", ep))
       jobs.push_back(with(at.job, "ep", ep));
   return jobs;
@@ -110,7 +110,9 @@ Jobs other_micro_batches(const Around& at) {
 }
 
 bool has_replicas(const Around& at) { return at.job.parallel.dp > 1; }
-bool is_short_with_experts(const Around& at) { return is_short(at.job) && at.job.model.experts > 0; }
+bool is_short_with_experts(const Around& at) {
+  return is_short(at.job) && ir::models::experts(at.job.model) > 0;
+}
 bool is_short_pipeline(const Around& at) { return is_short(at.job) && is_plain_pipeline(at.job); }
 bool may_split_short(const Around& at) { return is_short(at.job) && may_split(at); }
 bool may_move_layers(const Around& at) {
@@ -119,7 +121,7 @@ bool may_move_layers(const Around& at) {
 bool has_tensor_parts(const Around& at) { return at.job.parallel.tp > 1; }
 bool always(const Around&) { return true; }
 
-std::vector<Move> make_rows() {
+std::vector<Move> make_moves() {
   using enum MoveGroup;
   return {
       {"make-it-fit", own, "a plan does not fit, although its estimate did",
@@ -174,7 +176,7 @@ bool is_on(const SearchOptions& options, const Move& move) {
 }  // namespace
 
 const std::vector<Move>& moves() {
-  static const std::vector<Move> rows = make_rows();
+  static const std::vector<Move> rows = make_moves();
   return rows;
 }
 

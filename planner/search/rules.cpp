@@ -7,7 +7,6 @@
 #include <iterator>
 #include <numeric>
 
-#include "ir/models/conv_net.h"
 #include "planner/mesh.h"
 #include "planner/resolve.h"
 #include "planner/schedule.h"
@@ -34,9 +33,7 @@ int64_t stages_of(const Job& job) { return int64_t{job.parallel.pp} * job.parall
 
 std::vector<Rule> tensor_rules(const Job& job, const Fixed& fixed) {
   std::vector<Rule> rules;
-  const ir::models::Transformer& m = job.model;
-  for (const auto& [name, extent] :
-       {std::pair("heads", m.heads), std::pair("kv_heads", m.kv_heads), std::pair("ffn", m.ffn)})
+  for (const auto& [name, extent] : ir::models::tensor_parallel_extents(job.model))
     rules.push_back({{"tp"},
                      {fact(name, extent)},
                      fmt::format("tp has to divide {}", name),
@@ -51,18 +48,19 @@ std::vector<Rule> tensor_rules(const Job& job, const Fixed& fixed) {
 
 std::vector<Rule> sequence_rules(const Job& job, const Fixed& fixed) {
   std::vector<Rule> rules;
-  const ir::models::Transformer& m = job.model;
-  if (ir::models::is_conv_net(m.family)) {
-    rules.push_back({{"cp"}, {"family " + m.family}, "images have no sequence to split", [](const Job& j) {
-                       return j.parallel.cp == 1;
-                     }});
+  const ir::models::Transformer* m = job.model.transformer();
+  if (!m) {
+    rules.push_back(
+        {{"cp"}, {"family " + job.model.family()}, "images have no sequence to split", [](const Job& j) {
+           return j.parallel.cp == 1;
+         }});
     rules.push_back({{"sequence_parallel", "tp"},
-                     {"family " + m.family},
+                     {"family " + job.model.family()},
                      "images have no sequence to split",
                      [](const Job& j) { return !j.parallel.sequence_parallel || j.parallel.tp == 1; }});
     return rules;
   }
-  for (const auto& [name, extent] : {std::pair("seq", m.seq), std::pair("decoder_seq", m.decoder_seq)}) {
+  for (const auto& [name, extent] : {std::pair("seq", m->seq), std::pair("decoder_seq", m->decoder_seq)}) {
     rules.push_back({{"cp"},
                      {fact(name, extent)},
                      fmt::format("context_parallel has to divide {}", name),
@@ -76,10 +74,10 @@ std::vector<Rule> sequence_rules(const Job& job, const Fixed& fixed) {
                      }});
   }
   if (fixed.is_given("cp")) return rules;
-  const bool open = m.seq >= long_sequence || has_few_samples(job) || fixed.more_recompute;
+  const bool open = m->seq >= long_sequence || has_few_samples(job) || fixed.more_recompute;
   const int most = open ? most_shares : 1;
   rules.push_back({{"cp"},
-                   {fact("seq", m.seq)},
+                   {fact("seq", m->seq)},
                    most == 1 ? fmt::format("context_parallel is 1 where it is not given, seq is below {} and "
                                            "global_batch is gpus or more",
                                            long_sequence)
@@ -90,7 +88,7 @@ std::vector<Rule> sequence_rules(const Job& job, const Fixed& fixed) {
 
 // A copy of sharded states is shared by fsdp_group ranks of dp.
 std::vector<Rule> expert_rules(const Job& job, const Fixed&) {
-  const int64_t experts = job.model.experts;
+  const int64_t experts = ir::models::experts(job.model);
   std::vector<Rule> rules{
       {{"ep"},
        {fact("experts", experts)},
@@ -111,7 +109,7 @@ std::vector<Rule> expert_rules(const Job& job, const Fixed&) {
 }
 
 std::vector<Rule> stage_layers_rules(const Job& job, const Fixed&) {
-  const int64_t layers = job.model.layers;
+  const int64_t layers = job.model.layers();
   return {{{"stage_layers"},
            {fact("layers", layers)},
            "stage_layers have to add up to layers",
@@ -126,7 +124,7 @@ std::vector<Rule> stage_layers_rules(const Job& job, const Fixed&) {
 }
 
 std::vector<Rule> stage_rules(const Job& job, const Fixed&) {
-  const int64_t layers = job.model.layers;
+  const int64_t layers = job.model.layers();
   return {{{"pp"},
            {fact("layers", layers)},
            "every stage has to have a layer",
@@ -190,22 +188,22 @@ std::vector<Rule> sharding_rules(const Job&, const Fixed& fixed) {
 }
 
 std::vector<Rule> virtual_stages_rules(const Job& job, const Fixed&) {
-  const ir::models::Transformer& m = job.model;
+  const int64_t layers = job.model.layers(), decoder = ir::models::decoder_layers(job.model);
   std::vector<Rule> rules;
   const auto add = [&](std::vector<std::string> keys, std::vector<std::string> facts, const char* law,
                        const std::function<bool(const Job&)>& holds) {
     rules.push_back({std::move(keys), std::move(facts), law,
                      [holds](const Job& j) { return j.parallel.virtual_stages == 1 || holds(j); }});
   };
-  add({"virtual_stages"}, {fact("decoder_layers", m.decoder_layers)},
+  add({"virtual_stages"}, {fact("decoder_layers", decoder)},
       "virtual_stages has to be 1 for a model with a decoder",
-      [decoder = m.decoder_layers](const Job&) { return decoder == 0; });
+      [decoder](const Job&) { return decoder == 0; });
   add({"virtual_stages", "pp"}, {}, "virtual_stages needs pp of 2 or more",
       [](const Job& j) { return j.parallel.pp > 1; });
   add({"virtual_stages", "schedule"}, {}, "virtual_stages needs schedule 1f1b",
       [](const Job& j) { return j.parallel.schedule == planner::Schedule::one_f_one_b; });
-  add({"virtual_stages", "pp"}, {fact("layers", m.layers)}, "pp x virtual_stages has to divide layers",
-      [layers = m.layers](const Job& j) { return layers % stages_of(j) == 0; });
+  add({"virtual_stages", "pp"}, {fact("layers", layers)}, "pp x virtual_stages has to divide layers",
+      [layers](const Job& j) { return layers % stages_of(j) == 0; });
   add({"virtual_stages", "pp", "dp", "micro_batch"}, {fact("global_batch", job.global_batch)},
       "with virtual_stages pp has to divide the micro-batches, global_batch / (dp x micro_batch)",
       [](const Job& j) {

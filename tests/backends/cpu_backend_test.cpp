@@ -18,7 +18,7 @@ namespace {
 
 using Backends = std::vector<std::unique_ptr<Backend>>;
 
-std::string error_of(const std::function<void()>& act) {
+std::string backend_error(const std::function<void()>& act) {
   try {
     act();
   } catch (const Error& error) {
@@ -49,7 +49,7 @@ std::vector<std::string> meet(const Backends& backends,
       threads.emplace_back([&, d, backend = backend.get()] {
         const auto queue = backend->device(d).queue(ir::QueueKind::network);
         const auto all = backend->communicator("all", group, d, *queue);
-        at(errors, d) = error_of([&] { body(*all, *backend); });
+        at(errors, d) = backend_error([&] { body(*all, *backend); });
       });
     }
   }
@@ -64,9 +64,9 @@ Backends single(int devices) {
 }
 
 TEST(CpuBackend, RefusesTooFewDevices) {
-  EXPECT_EQ(error_of([] { make_cpu_backend(0); }), "devices: 0 is less than 1");
+  EXPECT_EQ(backend_error([] { make_cpu_backend(0); }), "devices: 0 is less than 1");
   const support::FakeNetwork network(3, 1);
-  EXPECT_EQ(error_of([&] { make_cpu_backend(2, network.transport(0)); }),
+  EXPECT_EQ(backend_error([&] { make_cpu_backend(2, network.transport(0)); }),
             "devices: 2 for 3 processes; start at most 2");
 }
 
@@ -74,10 +74,10 @@ TEST(CpuBackend, RefusesGroupsThatCannotBe) {
   const auto backend = make_cpu_backend(4);
   const auto queue = backend->device(0).queue(ir::QueueKind::network);
   const std::vector<int> group = {0, 1}, other = {1, 0};
-  EXPECT_EQ(error_of([&] { backend->communicator("dp.0", group, 2, *queue); }),
+  EXPECT_EQ(backend_error([&] { backend->communicator("dp.0", group, 2, *queue); }),
             "dp.0: device 2 is no member in this process");
   auto first = backend->communicator("dp.0", group, 0, *queue);
-  EXPECT_EQ(error_of([&] { backend->communicator("dp.0", other, 1, *queue); }),
+  EXPECT_EQ(backend_error([&] { backend->communicator("dp.0", other, 1, *queue); }),
             "dp.0: two groups of this name are in use at once");
   first.reset();
   EXPECT_EQ(backend->communicator("dp.0", other, 1, *queue)->rank(), 0);
@@ -202,7 +202,8 @@ TEST(CpuBackend, SaysWhatItWaitsForWhileItWaits) {
         }
         backend.abort("enough");
       });
-      EXPECT_EQ(error_of([&] { all.barrier(); }), "barrier in all: waits for device 1 of process 1: enough");
+      EXPECT_EQ(backend_error([&] { all.barrier(); }),
+                "barrier in all: waits for device 1 of process 1: enough");
       other.join();
     }
   });
@@ -231,7 +232,7 @@ TEST(Mailboxes, RefuseWhatIsCutShort) {
   const std::vector<std::byte> message = to_message("tp", 1, to, {});
   for (size_t size = 0; size < message.size(); ++size) {
     Mailboxes boxes;
-    EXPECT_EQ(error_of([&] { boxes.put(std::span(message).first(size)); }),
+    EXPECT_EQ(backend_error([&] { boxes.put(std::span(message).first(size)); }),
               "a message between groups is cut short");
   }
 }

@@ -8,7 +8,7 @@
 namespace boxcar::backends {
 namespace {
 
-std::string error_of(const Peers& peers) {
+std::string peers_error(const Peers& peers) {
   try {
     peers.check();
   } catch (const Error& error) {
@@ -30,17 +30,17 @@ TEST(Peers, SilenceIsCountedFromTheLastSignOfLife) {
   Peers peers(0, 3, 15);
   pass(peers, 0, 20, {1, 2});
   pass(peers, 20, 34, {1});
-  EXPECT_EQ(error_of(peers), "");
+  EXPECT_EQ(peers_error(peers), "");
   pass(peers, 34, 35, {1});
-  EXPECT_EQ(error_of(peers), "process 2 has not been heard from for 15 s");
+  EXPECT_EQ(peers_error(peers), "process 2 has not been heard from for 15 s");
   peers.heard(2);
-  EXPECT_EQ(error_of(peers), "");
+  EXPECT_EQ(peers_error(peers), "");
 }
 
 TEST(Peers, WhoNeverSpokeIsSilentFromTheStart) {
   Peers peers(1, 2, 15);
   pass(peers, 0, 15, {});
-  EXPECT_EQ(error_of(peers), "process 0 has not been heard from for 15 s");
+  EXPECT_EQ(peers_error(peers), "process 0 has not been heard from for 15 s");
 }
 
 TEST(Peers, WhoIsDoneMayBeSilent) {
@@ -48,7 +48,7 @@ TEST(Peers, WhoIsDoneMayBeSilent) {
   EXPECT_FALSE(peers.all_done());
   peers.done(1);
   pass(peers, 0, 100, {});
-  EXPECT_EQ(error_of(peers), "");
+  EXPECT_EQ(peers_error(peers), "");
   peers.done(0);
   EXPECT_TRUE(peers.all_done());
 }
@@ -57,9 +57,9 @@ TEST(Peers, TimeThatThisProcessHasSleptIsNoSilence) {
   Peers peers(0, 2, 15);
   pass(peers, 0, 10, {});
   peers.tick(1000);
-  EXPECT_EQ(error_of(peers), "");
+  EXPECT_EQ(peers_error(peers), "");
   pass(peers, 1000, 1005, {});
-  EXPECT_EQ(error_of(peers), "process 1 has not been heard from for 15 s");
+  EXPECT_EQ(peers_error(peers), "process 1 has not been heard from for 15 s");
 }
 
 TEST(Peers, TheFirstFailureCounts) {
@@ -68,10 +68,10 @@ TEST(Peers, TheFirstFailureCounts) {
   peers.failed(2, "no memory");
   peers.failed(0, "later");
   EXPECT_TRUE(peers.any_failed());
-  EXPECT_EQ(error_of(peers), "process 2 failed: no memory");
+  EXPECT_EQ(peers_error(peers), "process 2 failed: no memory");
   Peers mine(0, 3, 15);
   mine.failed(0, "device 1: no memory");
-  EXPECT_EQ(error_of(mine), "device 1: no memory");
+  EXPECT_EQ(peers_error(mine), "device 1: no memory");
 }
 
 TEST(Waiting, SaysWhichActWaitsForWhom) {

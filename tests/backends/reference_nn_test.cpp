@@ -5,6 +5,7 @@
 
 #include "backends/cpu/reference.h"
 #include "backends/random.h"
+#include "reference_run.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -13,21 +14,15 @@ using Ints = std::vector<int64_t>;
 using Values = std::vector<double>;
 using ir::Attrs;
 
-HostTensor tensor(const char* type, Values data) { return {ir::parse_tensor_type(type), std::move(data)}; }
-
-Tensors run(const char* name, const Tensors& inputs, const Attrs& attrs = {}) {
-  return run_reference(name, inputs, ir::complete(ir::op(name), attrs));
-}
-
-struct Case {
+struct NnCase {
   const char* name;
   Tensors inputs;
   Attrs attrs;
   std::vector<Values> expected;  // of every output
 };
 
-void expect_values(const std::vector<Case>& cases) {
-  for (const Case& c : cases) {
+void expect_values(const std::vector<NnCase>& cases) {
+  for (const NnCase& c : cases) {
     const Tensors got = run(c.name, c.inputs, c.attrs);
     ASSERT_EQ(got.size(), c.expected.size()) << c.name;
     for (size_t output = 0; output < got.size(); ++output) {

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "ir/ops/pointwise.h"
+#include "reference_run.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends::cpu {
@@ -15,14 +16,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 using ir::Attrs;
-
-HostTensor tensor(const char* type, std::vector<double> data) {
-  return {ir::parse_tensor_type(type), std::move(data)};
-}
-
-Tensors run(const char* name, const Tensors& inputs, const Attrs& attrs = {}) {
-  return run_reference(name, inputs, ir::complete(ir::op(name), attrs));
-}
 
 struct Case {
   const char* name;

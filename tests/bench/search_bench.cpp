@@ -24,8 +24,8 @@ namespace {
 planner::Job gpt(int layers, int hidden, int heads, int gpus, int batch) {
   planner::Job job;
   job.model = ir::models::defaults("gpt");
-  job.model.layers = layers, job.model.hidden = hidden, job.model.heads = heads, job.model.seq = 2048;
-  job.model.vocab = 51200;
+  job.model->layers = layers, job.model->hidden = hidden, job.model->heads = heads, job.model->seq = 2048;
+  job.model->vocab = 51200;
   job.model = ir::models::complete(job.model);
   job.cluster = backends::load_cluster("dgx-a100-80g", gpus);
   job.gpus = gpus;

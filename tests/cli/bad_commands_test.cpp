@@ -63,7 +63,7 @@ const CommandCase of_simulate[] = {
 TEST(BadInput, JobsThatDoNotFit) { expect_refused({"simulate"}, of_simulate); }
 
 const CommandCase of_train[] = {
-    {{"--model=unet", "--layers=3", "--hidden=4", "--image=8", "--vocab=3", "--cluster=local", "--gpus=1",
+    {{"--model=unet", "--layers=3", "--channels=4", "--image=8", "--classes=3", "--cluster=local", "--gpus=1",
       "--data=README.md"},
      2,
      "--model: a U-Net is simulated, not trained (data are images of a label each)"},

@@ -40,8 +40,9 @@ const FileCase file_cases[] = {
      {},
      "job.yaml:1:9: unknown key \"layerz\" under model (did you mean layers?); known are family, layers, "
      "hidden, heads, seq, vocab, ffn, kv_heads, mlp, gelu, norm, position, tied, bias, qkv_bias, dropout, "
-     "pad_vocab, experts, top_k, expert_every, masked, decoder_layers, decoder_seq, width, image, "
-     "channels_last"},
+     "pad_vocab, experts, top_k, expert_every, masked, decoder_layers, decoder_seq, channels, classes, "
+     "width, "
+     "image, channels_last"},
     {std::string("model: {tp: 4}\n"),
      {},
      "job.yaml:1:9: unknown key \"tp\" under model; it belongs under parallel"},

@@ -11,18 +11,18 @@ namespace {
 
 using ::testing::MatchesRegex;
 
-struct Said {
+struct CompareSaid {
   int exit_code = -1;
   std::string text;  // both streams
 };
 
-Said compare(const std::string& arguments) {
+CompareSaid compare_on_cpu(const std::string& arguments) {
   FILE* pipe = popen(
       fmt::format("'{}' '{}/experiments/cpu/compare' {} 2>&1", BOXCAR_PYTHON, BOXCAR_SOURCE_DIR, arguments)
           .c_str(),
       "r");
   if (!pipe) return {};
-  Said said;
+  CompareSaid said;
   char buffer[4096];
   for (size_t n = 0; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) said.text.append(buffer, n);
   said.exit_code = WEXITSTATUS(pclose(pipe));
@@ -30,9 +30,9 @@ Said compare(const std::string& arguments) {
 }
 
 TEST(CpuCompare, TimesSteps) {
-  const Said said =
-      compare(fmt::format("gpt-1x16 --cores 1 --rounds 2 --steps 2 --alone --boxcar '{}' --beside '{}'",
-                          BOXCAR_PROGRAM, BOXCAR_PROGRAM));
+  const CompareSaid said = compare_on_cpu(
+      fmt::format("gpt-1x16 --cores 1 --rounds 2 --steps 2 --alone --boxcar '{}' --beside '{}'",
+                  BOXCAR_PROGRAM, BOXCAR_PROGRAM));
   EXPECT_THAT(said.text,
               MatchesRegex("gpt-1x16    1 core   boxcar   wall [0-9.]+ s \\(least [0-9.]+\\)  processor "
                            "[0-9.]+ s \\(user [0-9.]+\\)  loss 3\\.[0-9]+  of 4 steps\n"
@@ -41,10 +41,10 @@ TEST(CpuCompare, TimesSteps) {
 }
 
 TEST(CpuCompare, SaysWhatIsWrong) {
-  const Said unknown = compare(fmt::format("gpt --boxcar '{}'", BOXCAR_PROGRAM));
+  const CompareSaid unknown = compare_on_cpu(fmt::format("gpt --boxcar '{}'", BOXCAR_PROGRAM));
   EXPECT_EQ(unknown.text, "compare: no model is named gpt; known are gpt-6x384, gpt-12x768, resnet50\n");
   EXPECT_EQ(unknown.exit_code, 1);
-  const Said failed = compare("gpt-1x16 --cores 1 --alone --boxcar /bin/false");
+  const CompareSaid failed = compare_on_cpu("gpt-1x16 --cores 1 --alone --boxcar /bin/false");
   EXPECT_EQ(failed.text, "compare: /bin/false: exit code 1\n");
   EXPECT_EQ(failed.exit_code, 1);
 }

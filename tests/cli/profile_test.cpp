@@ -14,7 +14,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-void expect_refused(const Words& arguments, const std::string& message) {
+void expect_profile_refused(const Words& arguments, const std::string& message) {
   const Output output = run_program(arguments);
   EXPECT_EQ(output.err, "boxcar: " + message + "\n");
   EXPECT_EQ(output.out, "");
@@ -22,19 +22,20 @@ void expect_refused(const Words& arguments, const std::string& message) {
 }
 
 TEST(Profile, RefusesWhatItCannotDo) {
-  expect_refused({"profile"}, "-o: missing; name the device file to write");
-  expect_refused({"profile", "--backend=cude", "-o", "x.yaml"},
-                 "--backend: got \"cude\", expected one of cpu, cuda (did you mean cuda?)");
-  expect_refused({"profile", "--fast", "-o", "x.yaml"}, "--fast: needs backend cuda");
-  expect_refused({"profile", "--memory=1e9", "-o", "x.yaml"}, "--memory: needs backend cuda");
-  expect_refused({"profile", "--backend=cuda", "--memory=8", "-o", "x.yaml"},
-                 "--memory: got 8, expected 1e5 to 32e9 bytes");
-  expect_refused({"profile", "--outptu=x.yaml"},
-                 "--outptu: unknown flag (did you mean --output?); `boxcar profile --help` lists all");
-  expect_refused({"profile", "-o", "x.yaml", "y.yaml"}, "y.yaml: one argument too many");
-  expect_refused({"profile", "-o", "/no/such/dir/cpu.yaml"},
-                 "/no/such/dir/cpu.yaml: cannot be written: No such file or directory");
-  expect_refused({"profile", "-o", "/"}, "/: cannot be written: Is a directory");
+  expect_profile_refused({"profile"}, "-o: missing; name the device file to write");
+  expect_profile_refused({"profile", "--backend=cude", "-o", "x.yaml"},
+                         "--backend: got \"cude\", expected one of cpu, cuda (did you mean cuda?)");
+  expect_profile_refused({"profile", "--fast", "-o", "x.yaml"}, "--fast: needs backend cuda");
+  expect_profile_refused({"profile", "--memory=1e9", "-o", "x.yaml"}, "--memory: needs backend cuda");
+  expect_profile_refused({"profile", "--backend=cuda", "--memory=8", "-o", "x.yaml"},
+                         "--memory: got 8, expected 1e5 to 32e9 bytes");
+  expect_profile_refused(
+      {"profile", "--outptu=x.yaml"},
+      "--outptu: unknown flag (did you mean --output?); `boxcar profile --help` lists all");
+  expect_profile_refused({"profile", "-o", "x.yaml", "y.yaml"}, "y.yaml: one argument too many");
+  expect_profile_refused({"profile", "-o", "/no/such/dir/cpu.yaml"},
+                         "/no/such/dir/cpu.yaml: cannot be written: No such file or directory");
+  expect_profile_refused({"profile", "-o", "/"}, "/: cannot be written: Is a directory");
 }
 
 // As in training: there is a GPU, or one message says why there is none.
@@ -59,7 +60,7 @@ TEST(Profile, DevicesThatAreNotThere) {
   const auto refused = [&](const std::string& device, const std::string& message) {
     Words words = job;
     words.push_back("--device=" + device);
-    expect_refused(words, message);
+    expect_profile_refused(words, message);
   };
   refused("cpus",
           "--device: no preset cpus (did you mean cpu?); known: a100-pcie-80g, a100-sxm-40g, a100-sxm-80g, "

@@ -251,7 +251,7 @@ cli::SearchReport example() {
   cli::SearchReport r;
   search::Candidate best;
   best.job.model = ir::models::defaults("gpt");
-  best.job.model.layers = 2;
+  best.job.model->layers = 2;
   best.job.parallel.stage_layers = {2};
   best.job.parallel.dp = 1;
   best.seconds = 2, best.estimated_seconds = 1.9, best.peak_bytes = 1'000'000'000;
@@ -348,8 +348,8 @@ TEST(SearchReport, ShowsWhatCosts) {
 TEST(SearchReport, TellsRowsApartThatHaveTheSameFlags) {
   cli::SearchReport r = example();
   search::Candidate& hints = r.outcome.best.front();
-  hints.job.model.hidden = 64, hints.job.model.heads = 4, hints.job.model.seq = 32,
-  hints.job.model.vocab = 128;
+  hints.job.model->hidden = 64, hints.job.model->heads = 4, hints.job.model->seq = 32,
+  hints.job.model->vocab = 128;
   hints.job.gpus = hints.job.parallel.tp = 2, hints.job.cluster = backends::load_cluster("dgx-a100-80g", 2);
   hints.job.parallel.stage_layers.clear();
   hints.job = planner::resolve(hints.job);

@@ -80,7 +80,7 @@ class TrainPlan : public ::testing::Test {
     keys.insert(keys.begin(), {"--pad-vocab=128", "--learning-rate=0.0001"});
     return losses(run_on_model("train", run_keys(keys)));
   }
-  void expect_refused(const Words& more, const std::string& message) const {
+  void expect_plan_refused(const Words& more, const std::string& message) const {
     const Output output = train_plan(more);
     EXPECT_EQ(output.exit_code, 2);
     EXPECT_EQ(output.err, "boxcar: " + message + "\n");
@@ -165,17 +165,17 @@ TEST_F(TrainPlan, MayHaveOtherSlots) {
 TEST_F(TrainPlan, RefusesKeysThatSayOtherwise) {
   save({"--precision=fp32", "--tp=2", "--recompute=full"});
   const std::string is = plan() + " is a plan for ", mend = " (leave it out, or plan anew)";
-  expect_refused({"--tp=4"}, "--tp: asks for tp 4, " + is + "tp 2" + mend);
-  expect_refused({"--model=gpt2"}, "--model: model.heads: asks for heads 12, " + is + "heads 4" + mend);
-  expect_refused({"--recompute-layers=1"},
-                 "--recompute-layers: asks for recompute_layers [1], " + is + "recompute_layers all" + mend);
+  expect_plan_refused({"--tp=4"}, "--tp: asks for tp 4, " + is + "tp 2" + mend);
+  expect_plan_refused({"--model=gpt2"}, "--model: model.heads: asks for heads 12, " + is + "heads 4" + mend);
+  expect_plan_refused({"--recompute-layers=1"}, "--recompute-layers: asks for recompute_layers [1], " + is +
+                                                    "recompute_layers all" + mend);
   std::ofstream(path("job.yaml")) << "train: {dropout: 0.2}\n";
-  expect_refused({path("job.yaml")}, path("job.yaml") +
-                                         ":1:9: unknown key \"dropout\" under train; it belongs "
-                                         "under model");
+  expect_plan_refused({path("job.yaml")}, path("job.yaml") +
+                                              ":1:9: unknown key \"dropout\" under train; it belongs "
+                                              "under model");
   std::ofstream(path("job.yaml")) << "model: {dropout: 0.2}\n";
-  expect_refused({path("job.yaml")}, path("job.yaml") + ":1:18: model.dropout: asks for dropout 0.2, " + is +
-                                         "dropout 0.1" + mend);
+  expect_plan_refused({path("job.yaml")}, path("job.yaml") + ":1:18: model.dropout: asks for dropout 0.2, " +
+                                              is + "dropout 0.1" + mend);
   // Flags that agree with the plan are accepted.
   EXPECT_EQ(train_plan({"--tp=2", "--model=gpt", "--heads=4", "--optimizer=adamw", "--dp=1"}).exit_code, 0);
 }
@@ -187,14 +187,14 @@ TEST_F(TrainPlan, RefusesWhatIsNoPlanOfItsJob) {
       "its lines)";
   const std::string whole = tests::contents(plan());
   replace("label train.clip_norm = 1\n", "label train.clip_norm = 0\n");
-  expect_refused({}, plan() + ": \"comm pp: groups 1 by 1, ranks 2 by 1\"" + mend);
+  expect_plan_refused({}, plan() + ": \"comm pp: groups 1 by 1, ranks 2 by 1\"" + mend);
   std::ofstream(plan()) << whole;
   replace("eps=1e-05", "eps=1e-06");
   const std::string changed = tests::contents(plan());
   const size_t at = changed.find("eps=1e-06"), line = changed.rfind('\n', at) + 3;
   const std::string shown = changed.substr(line, changed.find('\n', at) - line);
-  expect_refused({},
-                 plan() + ": \"" + (shown.size() > 100 ? shown.substr(0, 100) + "..." : shown) + "\"" + mend);
+  expect_plan_refused(
+      {}, plan() + ": \"" + (shown.size() > 100 ? shown.substr(0, 100) + "..." : shown) + "\"" + mend);
   rewrite([](const std::string& all) {
     std::istringstream lines(all);
     std::string rest;
@@ -202,9 +202,9 @@ TEST_F(TrainPlan, RefusesWhatIsNoPlanOfItsJob) {
       if (!l.starts_with("label ")) rest += l + "\n";
     return rest;
   });
-  expect_refused({}, plan() +
-                         ": says of no job that it is the plan of (train one that search -o or simulate "
-                         "--save-plan wrote)");
+  expect_plan_refused({}, plan() +
+                              ": says of no job that it is the plan of (train one that search -o or simulate "
+                              "--save-plan wrote)");
 }
 
 // Both commands refuse a plan that cannot be carried out.
@@ -214,7 +214,7 @@ TEST_F(TrainPlan, BothCommandsRefuseAPlanThatCannotBe) {
   const auto expect_both = [&](const std::string& from, const std::string& to, const std::string& message) {
     std::ofstream(plan()) << whole;
     replace(from, to);
-    expect_refused({}, plan() + ": " + message);
+    expect_plan_refused({}, plan() + ": " + message);
     const Output simulated = run_program({"simulate", "--plan=" + plan()});
     EXPECT_EQ(simulated.exit_code, 2);
     EXPECT_EQ(simulated.err, "boxcar: " + plan() + ": " + message + "\n");
@@ -227,31 +227,31 @@ TEST_F(TrainPlan, RefusesLabelsAndFactsThatItsJobHasNot) {
   save({"--precision=fp32"});
   const std::string whole = tests::contents(plan());
   replace("label train.clip_norm = ", "label train.bogus = 1\nlabel train.clip_norm = ");
-  expect_refused({}, plan() + ": label train.bogus is no key of a job (leave it out, or plan anew)");
+  expect_plan_refused({}, plan() + ": label train.bogus is no key of a job (leave it out, or plan anew)");
   std::ofstream(plan()) << whole;
   replace("label train.clip_norm = 1\n", "label train.clip_nrm = 1\n");
-  expect_refused({}, plan() +
-                         ": label train.clip_nrm is no key of a job (did you mean clip_norm?) (leave it "
-                         "out, or plan anew)");
+  expect_plan_refused({}, plan() +
+                              ": label train.clip_nrm is no key of a job (did you mean clip_norm?) (leave it "
+                              "out, or plan anew)");
   std::ofstream(plan()) << whole;
   // Somebody else may have made the plan: it must not choose where the reader's run writes.
   replace("label train.clip_norm = ", "label run.checkpoint_dir = /tmp/elsewhere\nlabel train.clip_norm = ");
-  expect_refused({},
-                 plan() +
-                     ": label run.checkpoint_dir says what a run reads and writes, which no plan does (leave "
-                     "it out, and give the key beside the plan)");
+  expect_plan_refused(
+      {}, plan() +
+              ": label run.checkpoint_dir says what a run reads and writes, which no plan does (leave "
+              "it out, and give the key beside the plan)");
   std::ofstream(plan()) << whole;
   const std::string mend = ", its labels make 256 (plan anew, and change its keys instead of its lines)";
   replace("fact tokens = 256\n", "");
-  expect_refused({}, plan() + ": fact tokens is missing" + mend);
+  expect_plan_refused({}, plan() + ": fact tokens is missing" + mend);
   std::ofstream(plan()) << whole;
   replace("fact tokens = 256\n", "fact tokens = 255\n");
-  expect_refused({}, plan() + ": fact tokens is 255" + mend);
+  expect_plan_refused({}, plan() + ": fact tokens is 255" + mend);
 }
 
 TEST_F(TrainPlan, RefusesWhatIsSimulatedAlone) {
   save({"--precision=fp8", "--cluster=dgx-h100"});
-  expect_refused({}, plan() + ": label train.precision: fp8 is simulated, not trained (use bf16)");
+  expect_plan_refused({}, plan() + ": label train.precision: fp8 is simulated, not trained (use bf16)");
 }
 
 }  // namespace

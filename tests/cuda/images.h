@@ -7,9 +7,7 @@ namespace boxcar::tests {
 
 inline planner::LaidOut resnet(int64_t channels, bool channels_last, ir::Precision precision) {
   planner::Job job;
-  job.model = ir::models::defaults("resnet");
-  job.model.layers = 16, job.model.hidden = channels, job.model.image = 64, job.model.vocab = 5;
-  job.model.channels_last = channels_last;
+  job.model = ir::models::ConvNet{"resnet", 16, channels, 1, 64, 5, channels_last};
   job.train.optimizer = ir::Optimizer::momentum;
   job.train.precision = precision;
   job.gpus = job.parallel.dp = 1;

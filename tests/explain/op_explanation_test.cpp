@@ -15,11 +15,11 @@ namespace {
 // On dp 2, tp 2.
 planner::Job small_job() {
   planner::Job job;
-  job.model.layers = 2;
-  job.model.hidden = 256;
-  job.model.heads = 4;
-  job.model.seq = 64;
-  job.model.vocab = 512;
+  job.model->layers = 2;
+  job.model->hidden = 256;
+  job.model->heads = 4;
+  job.model->seq = 64;
+  job.model->vocab = 512;
   job.cluster = backends::load_cluster("dgx-a100-80g");
   job.parallel.dp = job.parallel.tp = 2;
   job.gpus = 4;

@@ -224,7 +224,7 @@ TEST(GpuProfile, FindsTheDeviceThatItMeasured) {
   // A profile must predict whole steps.
   for (const planner::Job& job : sweep.jobs) {
     const double ratio = kernels_seconds(job, fresh, false) / kernels_seconds(job, device, true);
-    EXPECT_NEAR(ratio, 1, 0.05) << job.model.family << " " << job.model.hidden;
+    EXPECT_NEAR(ratio, 1, 0.05) << job.model.family() << " " << job.model->hidden;
   }
 }
 

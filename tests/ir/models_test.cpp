@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "graphs.h"
-#include "ir/models/conv_net.h"
+#include "ir/models/model.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
 
@@ -151,12 +151,34 @@ TEST(Models, FlopsOfResNetsArePublished) {
   EXPECT_EQ(counted_flops(step_of(ir::models::build(resnet(16, 1), 1), {})), 3 * 2 * 4089184256.0 - first);
 }
 
-TEST(Models, ConvolutionalNetworksTakeTheKeysOfTransformers) {
-  Transformer net = model("wide_resnet", 16, 8, 7, 7, 10);
-  net.image = 64;
-  net = ir::models::complete(net);
-  EXPECT_EQ(net.heads, 8);
-  EXPECT_EQ(net.seq, 1);
+TEST(Models, AreTransformersOrConvolutionalNetworks) {
+  ir::models::Model model = ir::models::default_model("llama");
+  EXPECT_FALSE(model->bias);
+  EXPECT_EQ(model.conv_net(), nullptr);
+  model = ir::models::default_model("resnet");
+  EXPECT_EQ(model.transformer(), nullptr);
+  EXPECT_EQ(model.conv_net()->image, 224);
+  EXPECT_EQ(model.family(), "resnet");
+  EXPECT_EQ(ir::models::tokens(model), 0);
+  try {
+    model->heads = 2;
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "model: a model of family resnet is no transformer");
+  }
+  try {
+    ir::models::default_model("gtp");
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "family: unknown 'gtp' (use gpt or bert or llama or t5 or resnet or wide_resnet or alexnet or "
+        "unet or diffusion_unet)");
+  }
+}
+
+TEST(Models, ShapesOfConvolutionalNetworks) {
+  ConvNet net{"wide_resnet", 16, 8, 1, 64, 10};
   const ir::Graph graph = ir::models::build(net, 4);
   EXPECT_EQ(graph.layers, 16);
   EXPECT_EQ(counted(graph), ir::models::parameters(net));
@@ -326,7 +348,7 @@ TEST(Models, SplittingTheQkvWeightSplitsTheHeads) {
   EXPECT_TRUE(offers("h0.mlp.swiglu", "S(2) -> S(2)"));
 }
 
-std::string refusal(Transformer config, int64_t batch = 2) {
+std::string refusal(const ir::models::Model& config, int64_t batch = 2) {
   try {
     ir::models::build(config, batch);
   } catch (const Error& error) {
@@ -349,10 +371,8 @@ TEST(Models, RefusesSizesThatCannotBe) {
   EXPECT_EQ(with([](auto& c) { c.masked = 3; }), "masked: is 3, expected at least 0 and below seq 3");
   EXPECT_EQ(with([](auto& c) { c.masked = 2; }),
             "masked: is of family bert with learned positions, layer norms, biases and a tied head");
-  EXPECT_EQ(
-      with([](auto& c) { c.family = "gtp"; }),
-      "family: unknown 'gtp' (use gpt or bert or llama or t5 or resnet or wide_resnet or alexnet or unet "
-      "or diffusion_unet)");
+  EXPECT_EQ(with([](auto& c) { c.family = "gtp"; }),
+            "family: unknown 'gtp' (use gpt or bert or llama or t5)");
   EXPECT_EQ(with([](auto& c) { c.dropout = 1; }), "dropout: is 1, expected at least 0 and below 1");
   EXPECT_EQ(with([](auto& c) { c.top_k = 2; }), "top_k: needs experts");
   EXPECT_EQ(with([](auto& c) {
@@ -382,7 +402,7 @@ TEST(Models, RefusesSizesThatCannotBe) {
   EXPECT_EQ(t5([](auto& c) { c.decoder_seq = -1; }), "decoder_seq: is -1, expected at least 1");
   EXPECT_EQ(t5([](auto& c) { c.experts = 2; }), "experts: are not there for family t5");
   const auto net = [](const char* family, auto change) {
-    Transformer config = model(family, 16, 8, 1, 1, 10);
+    ConvNet config{family, 16, 8, 1, 224, 10};
     change(config);
     return refusal(config);
   };
@@ -398,8 +418,8 @@ TEST(Models, RefusesSizesThatCannotBe) {
       "layers: is 3, expected an odd number from 5 up to 19: levels down, one in the middle, levels up");
   EXPECT_EQ(net("diffusion_unet", [](auto& c) { c.layers = 9, c.image = 36; }),
             "image: 36 is no multiple of 8");
-  EXPECT_EQ(net("diffusion_unet", [](auto& c) { c.layers = 9, c.image = 32, c.hidden = 12; }),
-            "hidden: 12 is no multiple of the 8 heads of attention");
+  EXPECT_EQ(net("diffusion_unet", [](auto& c) { c.layers = 9, c.image = 32, c.channels = 12; }),
+            "channels: 12 is no multiple of the 8 heads of attention");
   EXPECT_EQ(net("alexnet", [](auto&) {}), "layers: is 16, expected the 8 of AlexNet");
   EXPECT_EQ(net("alexnet", [](auto& c) { c.layers = 8, c.image = 62; }),
             "image: is 62, expected at least 63");

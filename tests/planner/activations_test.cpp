@@ -15,7 +15,7 @@ namespace {
 constexpr double hidden = 2048, heads = 16, seq = 512;
 
 int64_t activations(Job job, int layers) {
-  job.model.layers = layers;
+  job.model->layers = layers;
   const ir::Plan plan = compile(resolve(job));
   verify(plan);
   return at(memory_use(plan)[0].by_kind, ir::MemoryKind::activations);
@@ -29,8 +29,8 @@ double per_layer(const Job& job) {
 
 Job wide_job(int tp, bool sequence_parallel) {
   Job job = small_job(1, tp, 1);
-  job.model.hidden = static_cast<int64_t>(hidden), job.model.heads = static_cast<int64_t>(heads);
-  job.model.seq = static_cast<int64_t>(seq), job.model.vocab = 1024;
+  job.model->hidden = static_cast<int64_t>(hidden), job.model->heads = static_cast<int64_t>(heads);
+  job.model->seq = static_cast<int64_t>(seq), job.model->vocab = 1024;
   job.parallel.micro_batch = 4;
   job.global_batch = 4;
   job.parallel.sequence_parallel = sequence_parallel;
@@ -41,7 +41,7 @@ Job wide_job(int tp, bool sequence_parallel) {
 TEST(Activations, ForwardPassesLeaveWhatTheScheduleKeepsInFlight) {
   const auto kept = [](Schedule schedule, int pp, int micro_batches) {
     Job job = small_job(1, 1, pp, 2, micro_batches);
-    job.model.dropout = 0;
+    job.model->dropout = 0;
     job.parallel.schedule = schedule;
     return memory_use(compile(resolve(job)))[0].kept_activations;
   };
@@ -57,7 +57,7 @@ TEST(Activations, ForwardPassesLeaveWhatTheScheduleKeepsInFlight) {
 TEST(Activations, ASplitBackwardPassKeepsWhatGradientsOfWeightsRead) {
   const auto kept = [](Schedule schedule, int micro_batches) {
     Job job = small_job(1, 1, 2, 2, micro_batches);
-    job.model.dropout = 0;
+    job.model->dropout = 0;
     job.parallel.schedule = schedule;
     return memory_use(compile(resolve(job)))[1].kept_activations;
   };
@@ -121,7 +121,7 @@ TEST(Activations, AStageNeedsLessMemoryAndMoreTimeWithEveryLayerThatComputesAgai
   };
   const auto needs = [](const std::vector<int>& counts, ir::Recompute others) {
     Job job = wide_job(1, false);
-    job.model.layers = 6, job.gpus = job.parallel.pp = 2, job.global_batch = 16;
+    job.model->layers = 6, job.gpus = job.parallel.pp = 2, job.global_batch = 16;
     job.train.recompute = ir::Recompute::full;
     job.train.recompute_layers = counts, job.train.recompute_others = others;
     const ir::Plan plan = compile(resolve(job));

@@ -59,7 +59,7 @@ TEST(Checkpoints, EveryPartIsSavedOnceAStepAndOneDeviceWrites) {
 // One act updates tensors saved before it and tensors saved after it.
 TEST(Checkpoints, WaitForNoneThatTheUpdateWaitsFor) {
   Job job = with_zero(small_job(4, 1, 1, 2), 1);
-  job.model.experts = 4, job.model.top_k = 2, job.parallel.ep = 4, job.parallel.fused_optimizer = true;
+  job.model->experts = 4, job.model->top_k = 2, job.parallel.ep = 4, job.parallel.fused_optimizer = true;
   ir::Plan plan = compile(resolve(job));
   add_checkpoints(plan, places_of(resolve(job)), 3);
   EXPECT_NO_THROW(verify(plan));

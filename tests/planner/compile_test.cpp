@@ -14,7 +14,7 @@ ir::Plan plan_of(const Job& job) { return compile(resolve(job)); }
 // 10 tokens over 4 devices; the model is the same as on one.
 TEST(Compile, AVocabularyThatIsNotPaddedSplitsUnevenly) {
   Job job = small_job(1, 4, 1);
-  job.model.vocab = 10, job.model.pad_vocab_to = 1;
+  job.model->vocab = 10, job.model->pad_vocab_to = 1;
   const ir::Plan plan = compile(resolve(job));
   std::vector<int64_t> rows;
   for (const ir::Program& program : plan.programs)
@@ -225,15 +225,15 @@ TEST(Compile, PullsWhatIsReadInAnotherOrderBeside) {
     return pulled;
   };
   EXPECT_EQ(beside(), "");
-  job.model.family = "t5";
+  job.model->family = "t5";
   EXPECT_EQ(beside(), "stage1 encoder.ln_f.grad.partial3.pull\n");  // of keys and values of both layers
 }
 
 // Tokens go to their experts and back; each rank keeps half of the experts, whole.
 TEST(Compile, ExpertParallelismExchangesTokens) {
   Job job = small_job(2, 1, 1, 1, 1);
-  job.model.family = "llama", job.model.bias = job.model.tied = false, job.model.dropout = 0;
-  job.model.experts = 4, job.model.top_k = 1, job.model.ffn = 32;
+  job.model->family = "llama", job.model->bias = job.model->tied = false, job.model->dropout = 0;
+  job.model->experts = 4, job.model->top_k = 1, job.model->ffn = 32;
   job.parallel.ep = 2;
   const ir::Plan plan = plan_of(job);
   EXPECT_THAT(
@@ -270,7 +270,8 @@ TEST(Compile, FactsCountTheModelsFlops) {
   const ir::Plan plan = compile(resolved);
   EXPECT_EQ(plan.facts.at("samples"), 4);
   EXPECT_EQ(plan.facts.at("tokens"), 32);
-  EXPECT_NEAR(plan.facts.at("model_flops") / ir::models::model_flops(resolved->model, 4), 1, 1e-12);
+  EXPECT_NEAR(plan.facts.at("model_flops") / ir::models::model_flops(transformer_of(resolved->model), 4), 1,
+              1e-12);
   EXPECT_GT(plan.facts.at("hardware_flops"), 1.2 * plan.facts.at("model_flops"));
 }
 

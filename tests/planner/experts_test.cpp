@@ -15,8 +15,8 @@ namespace {
 
 Job experts_job(int dp, int ep, double skew) {
   Job job = small_job(dp, 1, 1);
-  job.model.hidden = 1024, job.model.heads = 16, job.model.seq = 512;
-  job.model.experts = 16, job.model.top_k = 1;
+  job.model->hidden = 1024, job.model->heads = 16, job.model->seq = 512;
+  job.model->experts = 16, job.model->top_k = 1;
   job.parallel.ep = ep;
   job.routing_skew = skew;
   job.cluster = backends::load_cluster("dgx-a100-80g", dp);
@@ -77,11 +77,11 @@ TEST(Experts, CannotGetMoreThanAllTokens) {
 // So that law 4 for such jobs shows that every plan drops the same tokens.
 TEST(Experts, DropTokens) {
   Job job = small_job(2, 1, 1);
-  job.model.experts = 4, job.model.top_k = 2;
+  job.model->experts = 4, job.model->top_k = 2;
   const ResolvedJob resolved = resolve(job);
   std::vector<Replica> none;
   const ir::Graph graph = training_graph(resolved, none);
-  const auto values = backends::cpu::evaluate(graph, backends::cpu::draw(graph, 7, resolved->model.vocab));
+  const auto values = backends::cpu::evaluate(graph, backends::cpu::draw(graph, 7, resolved->model->vocab));
   const auto& index = values
                           .at(graph
                                   .tensor([&] {
@@ -91,8 +91,8 @@ TEST(Experts, DropTokens) {
                                   }())
                                   .name)
                           .data;
-  const int64_t slots = ir::models::capacity(resolved->model);
-  const size_t each = static_cast<size_t>(resolved->model.seq * resolved->model.top_k);  // of a sequence
+  const int64_t slots = ir::models::capacity(transformer_of(resolved->model));
+  const size_t each = static_cast<size_t>(resolved->model->seq * resolved->model->top_k);  // of a sequence
   int64_t dropped = 0;
   for (size_t begin = 0; begin < index.size(); begin += each) {
     std::map<double, int64_t> tokens;

@@ -114,7 +114,7 @@ TEST(GradientsFirst, LayoutsDoNotChange) {
   jobs[3].parallel.sequence_parallel = true, jobs[3].parallel.zero = 3;
   jobs[4].gpus = 8, jobs[4].parallel.cp = 2;
   jobs[5] = small_job(1, 4, 1, 2, 1);  // activations that outweigh parameters
-  jobs[5].parallel.sequence_parallel = true, jobs[5].model.seq = 256, jobs[5].train.flash = true;
+  jobs[5].parallel.sequence_parallel = true, jobs[5].model->seq = 256, jobs[5].train.flash = true;
   for (Job& job : jobs) {
     std::map<std::string, std::pair<std::vector<sbp::NdSbp>, std::vector<sbp::NdSbp>>> layouts[2];
     std::map<std::string, sbp::NdSbp> stored[2];

@@ -38,7 +38,8 @@ struct Comparison {
     alone.train.recompute_layers.clear();
     std::vector<Replica> none;
     const ir::Graph single = training_graph(resolve(alone), none);
-    before = backends::cpu::draw(single, 7, job.model.vocab);
+    before = backends::cpu::draw(single, 7,
+                                 job.model.conv_net() ? job.model.conv_net()->classes : job.model->vocab);
     after = backends::cpu::evaluate(single, before);
   }
 

@@ -22,25 +22,25 @@ TEST_P(Law4, AStepIsTheSingleDevices) {
   GetParam().change(job);
   Hints& h = job.parallel;
   job.gpus = std::max(h.dp, 1) * h.tp * h.pp * h.cp;
-  if (job.global_batch > 1) job.model.dropout = 0;  // otherwise micro-batches differ
+  if (job.global_batch > 1 && job.model.transformer())
+    job.model->dropout = 0;  // otherwise micro-batches differ
   job.global_batch = std::max<int64_t>(job.global_batch, 1) * std::max(h.dp, 1) * h.micro_batch;
   expect_law_4(job);
 }
 
 void llama(Job& j) {
-  j.model.family = "llama", j.model.bias = j.model.tied = false, j.model.dropout = 0, j.model.kv_heads = 2,
-  j.model.ffn = 24;
+  j.model->family = "llama", j.model->bias = j.model->tied = false, j.model->dropout = 0,
+  j.model->kv_heads = 2, j.model->ffn = 24;
 }
 
 void queries_in_groups(Job& j, int64_t heads, int64_t kv_heads) {
-  llama(j), j.model.hidden = 2 * heads, j.model.heads = heads, j.model.kv_heads = kv_heads;
+  llama(j), j.model->hidden = 2 * heads, j.model->heads = heads, j.model->kv_heads = kv_heads;
 }
 
-void t5(Job& j) { j.model.family = "t5", j.model.layers = 6, j.model.decoder_seq = j.model.seq / 2; }
+void t5(Job& j) { j.model->family = "t5", j.model->layers = 6, j.model->decoder_seq = j.model->seq / 2; }
 
 void conv_net(Job& j, const char* family, int64_t layers, int64_t image) {
-  j.model = ir::models::defaults(family);
-  j.model.layers = layers, j.model.hidden = 2, j.model.image = image, j.model.vocab = 3;
+  j.model = ir::models::ConvNet{family, layers, 2, 1, image, 3};
 }
 
 const NamedChange run_layouts[] = {
@@ -51,7 +51,7 @@ const NamedChange run_layouts[] = {
     {"pp", [](Job& j) { j.parallel.pp = 2, j.global_batch = 4; }},
     {"interleaved",
      [](Job& j) {
-       j.model.layers = 4, j.parallel.pp = 2, j.parallel.virtual_stages = 2, j.global_batch = 4;
+       j.model->layers = 4, j.parallel.pp = 2, j.parallel.virtual_stages = 2, j.global_batch = 4;
      }},
     {"gpipe", [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = Schedule::gpipe, j.global_batch = 3; }},
     {"sequence_parallel", [](Job& j) { j.parallel.tp = 2, j.parallel.sequence_parallel = true; }},
@@ -120,14 +120,15 @@ const NamedChange run_layouts[] = {
     {"selective_recompute", [](Job& j) { j.parallel.tp = 2, j.train.recompute = ir::Recompute::selective; }},
     {"recompute_by_stage",
      [](Job& j) {
-       j.model.layers = 5, j.parallel.tp = 2, j.parallel.pp = 3, j.global_batch = 4;
+       j.model->layers = 5, j.parallel.tp = 2, j.parallel.pp = 3, j.global_batch = 4;
        j.train.recompute = ir::Recompute::full, j.train.recompute_layers = {2, 1, 0};
        j.train.recompute_others = ir::Recompute::selective;
      }},
-    {"vocab_uneven", [](Job& j) { j.parallel.tp = 4, j.model.vocab = 10, j.model.pad_vocab_to = 1; }},
+    {"vocab_uneven", [](Job& j) { j.parallel.tp = 4, j.model->vocab = 10, j.model->pad_vocab_to = 1; }},
     {"vocab_uneven_zero3",
      [](Job& j) {
-       j.parallel.dp = 2, j.parallel.tp = 4, j.parallel.zero = 3, j.model.vocab = 9, j.model.pad_vocab_to = 1;
+       j.parallel.dp = 2, j.parallel.tp = 4, j.parallel.zero = 3, j.model->vocab = 9,
+       j.model->pad_vocab_to = 1;
      }},
     {"hybrid",
      [](Job& j) {
@@ -149,12 +150,12 @@ const NamedChange run_layouts[] = {
     {"grouped_queries_across_groups",  // a part's queries belong to two groups
      [](Job& j) {
        queries_in_groups(j, 12, 4), j.parallel.cp = 3, j.parallel.tp = 2, j.train.flash = true;
-       j.model.seq = 6;
+       j.model->seq = 6;
      }},
     {"masks_in_chains", [](Job& j) { j.parallel.cp = 2, j.train.off = {"fuse_patterns"}; }},
     {"masks_in_chains_tp",
      [](Job& j) {
-       j.parallel.cp = 3, j.parallel.tp = 2, j.model.seq = 9;
+       j.parallel.cp = 3, j.parallel.tp = 2, j.model->seq = 9;
        j.train.off = {"fuse_patterns"};
      }},
     {"epilogues_and_op_recompute",
@@ -163,7 +164,7 @@ const NamedChange run_layouts[] = {
      }},
     {"biases_of_products_of_rows",
      [](Job& j) {
-       j.parallel.tp = 2, j.model.heads = 2, j.train.epilogues = true;
+       j.parallel.tp = 2, j.model->heads = 2, j.train.epilogues = true;
        j.train.off = {"fuse_patterns", "fuse_elementwise"};
      }},
     {"biases_of_products_of_rows_zero3",
@@ -175,12 +176,12 @@ const NamedChange run_layouts[] = {
      [](Job& j) { llama(j), j.parallel.tp = 2, j.parallel.pp = 2, j.parallel.sequence_parallel = true; }},
     {"experts",
      [](Job& j) {
-       llama(j), j.model.experts = 4, j.model.top_k = 2, j.parallel.dp = 4, j.parallel.ep = 2,
+       llama(j), j.model->experts = 4, j.model->top_k = 2, j.parallel.dp = 4, j.parallel.ep = 2,
                  j.parallel.zero = 1;
      }},
     {"experts_of_every_other_layer",
      [](Job& j) {
-       j.model.layers = 4, j.model.experts = 4, j.model.expert_every = 2;
+       j.model->layers = 4, j.model->experts = 4, j.model->expert_every = 2;
        j.parallel.dp = 2, j.parallel.ep = 2, j.parallel.pp = 2, j.parallel.zero = 1;
      }},
     // Word embeddings are on three stages, and the decoder's read the encoder's final output.
@@ -201,22 +202,25 @@ const NamedChange run_layouts[] = {
     {"t5_zb_h1",
      [](Job& j) {
        t5(j), j.parallel.pp = 3, j.parallel.schedule = Schedule::zb_h1, j.global_batch = 5,
-              j.model.kv_heads = 2;
+              j.model->kv_heads = 2;
      }},
     // With one layer per stage, the first stage's output skips three stages.
     {"unet_pp", [](Job& j) { conv_net(j, "unet", 5, 8), j.parallel.pp = 5, j.global_batch = 4; }},
-    {"unet_tp", [](Job& j) { conv_net(j, "unet", 3, 4), j.model.vocab = 4, j.parallel.tp = 2; }},
+    {"unet_tp",
+     [](Job& j) { conv_net(j, "unet", 3, 4), j.model.conv_net()->classes = 4, j.parallel.tp = 2; }},
     {"unet_recompute",
      [](Job& j) { conv_net(j, "unet", 3, 4), j.parallel.pp = 2, j.train.recompute = ir::Recompute::full; }},
     // Skips, the time step's embedding and the context go to most stages.
     {"diffusion_unet_pp",
      [](Job& j) {
-       conv_net(j, "diffusion_unet", 5, 4), j.model.hidden = 8, j.parallel.pp = 5, j.global_batch = 3;
+       conv_net(j, "diffusion_unet", 5, 4), j.model.conv_net()->channels = 8, j.parallel.pp = 5,
+                                            j.global_batch = 3;
        j.train.recompute = ir::Recompute::full;
      }},
     {"diffusion_unet_two_stages",  // both load the context
      [](Job& j) {
-       conv_net(j, "diffusion_unet", 5, 4), j.model.hidden = 8, j.parallel.pp = 2, j.global_batch = 2;
+       conv_net(j, "diffusion_unet", 5, 4), j.model.conv_net()->channels = 8, j.parallel.pp = 2,
+                                            j.global_batch = 2;
        j.train.recompute = ir::Recompute::selective;
      }},
     {"alexnet_pp", [](Job& j) { conv_net(j, "alexnet", 8, 63), j.parallel.pp = 4, j.global_batch = 2; }},
@@ -235,11 +239,11 @@ const NamedChange run_layouts[] = {
      [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = parse_schedule("3,1"), j.global_batch = 4; }},
     {"zb_h1",
      [](Job& j) {
-       j.model.layers = 3, j.parallel.pp = 3, j.parallel.schedule = Schedule::zb_h1, j.global_batch = 5;
+       j.model->layers = 3, j.parallel.pp = 3, j.parallel.schedule = Schedule::zb_h1, j.global_batch = 5;
      }},
     {"zb_h2",
      [](Job& j) {
-       j.model.layers = 3, j.parallel.pp = 3, j.parallel.schedule = Schedule::zb_h2, j.global_batch = 7;
+       j.model->layers = 3, j.parallel.pp = 3, j.parallel.schedule = Schedule::zb_h2, j.global_batch = 7;
      }},
     {"head_deferred", [](Job& j) { j.parallel.pp = 2, j.parallel.defer_head_grad = 2, j.global_batch = 4; }},
     {"head_deferred_tied_hybrid",
@@ -249,7 +253,7 @@ const NamedChange run_layouts[] = {
      }},
     {"head_deferred_interleaved",
      [](Job& j) {
-       llama(j), j.model.layers = 4, j.parallel.pp = j.parallel.virtual_stages = 2;
+       llama(j), j.model->layers = 4, j.parallel.pp = j.parallel.virtual_stages = 2;
        j.parallel.defer_head_grad = 1, j.global_batch = 4;
      }},
     {"zb_h1_one_micro_batch", [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = Schedule::zb_h1; }},
@@ -272,7 +276,7 @@ const NamedChange run_layouts[] = {
      }},
     {"experts_cp",  // tokens of a sequence on two devices, those of a group on four
      [](Job& j) {
-       llama(j), j.model.experts = 4, j.model.top_k = 2, j.parallel.dp = 4, j.parallel.ep = 4;
+       llama(j), j.model->experts = 4, j.model->top_k = 2, j.parallel.dp = 4, j.parallel.ep = 4;
        j.parallel.cp = 2, j.parallel.micro_batch = 2;
      }},
     {"other_order",
@@ -282,23 +286,23 @@ const NamedChange run_layouts[] = {
      }},
     {"other_stage_order",
      [](Job& j) {
-       j.parallel.dp = 2, j.parallel.pp = 3, j.parallel.zero = 1, j.global_batch = 4, j.model.layers = 3;
-       j.model.tied = true, j.parallel.stage_order = {2, 0, 1};
+       j.parallel.dp = 2, j.parallel.pp = 3, j.parallel.zero = 1, j.global_batch = 4, j.model->layers = 3;
+       j.model->tied = true, j.parallel.stage_order = {2, 0, 1};
      }},
     {"other_order_uneven",
      [](Job& j) {
-       j.parallel.dp = 2, j.parallel.tp = 3, j.model.heads = 6, j.model.hidden = 18, j.model.vocab = 10;
-       j.model.pad_vocab_to = 1, j.model.ffn = 72, j.parallel.pp = 2,
+       j.parallel.dp = 2, j.parallel.tp = 3, j.model->heads = 6, j.model->hidden = 18, j.model->vocab = 10;
+       j.model->pad_vocab_to = 1, j.model->ffn = 72, j.parallel.pp = 2,
        j.parallel.mesh_order = parse_mesh_order("tp,dp,cp,pp");
      }},
     {"other_order_experts",
      [](Job& j) {
-       llama(j), j.model.experts = 4, j.parallel.dp = 4, j.parallel.ep = 2, j.parallel.tp = 2;
+       llama(j), j.model->experts = 4, j.parallel.dp = 4, j.parallel.ep = 2, j.parallel.tp = 2;
        j.parallel.mesh_order = parse_mesh_order("dp,tp,pp,cp");
      }},
     {"experts_tp",
      [](Job& j) {
-       j.model.experts = 4, j.model.top_k = 1, j.parallel.dp = 2, j.parallel.ep = 2, j.parallel.tp = 2;
+       j.model->experts = 4, j.model->top_k = 1, j.parallel.dp = 2, j.parallel.ep = 2, j.parallel.tp = 2;
      }},
 };
 INSTANTIATE_TEST_SUITE_P(Jobs, Law4, testing::ValuesIn(run_layouts),
@@ -308,13 +312,13 @@ Job random_job(std::mt19937& r) {
   const int micro_batches = pick(r, {1, 2, 4});
   Job job = small_job(pick(r, {1, 2, 3}), pick(r, {1, 2, 4}), pick(r, {1, 2}), 2, micro_batches);
   Hints& h = job.parallel;
-  if (pick(r, {false, true})) llama(job), job.model.kv_heads = 4;
-  if (micro_batches > 1) job.model.dropout = 0;
+  if (pick(r, {false, true})) llama(job), job.model->kv_heads = 4;
+  if (micro_batches > 1) job.model->dropout = 0;
   h.cp = pick(r, {1, 1, 2}), h.zero = pick(r, {0, 1, 2, 3}), h.micro_batch = pick(r, {1, 2});
   h.sequence_parallel = pick(r, {false, true}) && 8 % (h.tp * h.cp) == 0;
   if (pick(r, {false, false, true}))
-    job.model.experts = 4, job.model.top_k = 1, h.ep = h.dp == 2 ? pick(r, {1, 2}) : 1;
-  if (h.pp > 1 && micro_batches > 1 && pick(r, {false, true})) job.model.layers = 4, h.virtual_stages = 2;
+    job.model->experts = 4, job.model->top_k = 1, h.ep = h.dp == 2 ? pick(r, {1, 2}) : 1;
+  if (h.pp > 1 && micro_batches > 1 && pick(r, {false, true})) job.model->layers = 4, h.virtual_stages = 2;
   if (h.virtual_stages == 1)
     h.schedule = pick(r, {Schedule::one_f_one_b, Schedule::gpipe, Schedule::zb_h1, Schedule::zb_h2});
   if (!splits_backward(h.schedule.kind)) h.defer_head_grad = pick(r, {0, 0, 1, 3});
@@ -347,7 +351,7 @@ void try_random_jobs(unsigned seed, int count) {
         "seed {} job {}: {} experts {} dp {} tp {} pp {} cp {} ep {} v {} {} head {} zero {} sp {} sg {} mb "
         "{} gb {} "
         "flash {} gk {} recompute {} layers {} others {} precision {} order {} {} reduction {} gradients {}",
-        seed, i, job.model.family, job.model.experts, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages,
+        seed, i, job.model.family(), job.model->experts, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages,
         to_text(h.schedule), h.defer_head_grad, h.zero, h.sequence_parallel, h.scatter_gather, h.micro_batch,
         job.global_batch, job.train.flash, h.gather_keys, static_cast<int>(job.train.recompute),
         fmt::join(job.train.recompute_layers, ","), static_cast<int>(job.train.recompute_others),

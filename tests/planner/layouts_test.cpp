@@ -26,11 +26,11 @@ TEST_P(Layouts, CompileAndAreProvedToEnd) {
 }
 
 void grouped_llama(Job& j) {
-  const ir::models::Transformer small = j.model;
+  const ir::models::Transformer small = transformer_of(j.model);
   j.model = ir::models::defaults("llama");
-  j.model.layers = small.layers, j.model.hidden = 32, j.model.heads = 8, j.model.kv_heads = 4,
-  j.model.seq = small.seq;
-  j.model.vocab = small.vocab, j.model.pad_vocab_to = 8, j.model.ffn = 64;
+  j.model->layers = small.layers, j.model->hidden = 32, j.model->heads = 8, j.model->kv_heads = 4,
+  j.model->seq = small.seq;
+  j.model->vocab = small.vocab, j.model->pad_vocab_to = 8, j.model->ffn = 64;
 }
 
 const NamedChange compiled_layouts[] = {
@@ -99,11 +99,11 @@ const NamedChange compiled_layouts[] = {
      [](Job& j) { grouped_llama(j), j.parallel.tp = 4, j.parallel.cp = 2, j.train.flash = true; }},
     {"experts",
      [](Job& j) {
-       grouped_llama(j), j.model.experts = 8, j.model.top_k = 2, j.parallel.dp = 4, j.parallel.ep = 2;
+       grouped_llama(j), j.model->experts = 8, j.model->top_k = 2, j.parallel.dp = 4, j.parallel.ep = 2;
      }},
     {"experts_hybrid",
      [](Job& j) {
-       j.model.experts = 8, j.model.top_k = 2, j.parallel.dp = 4, j.parallel.ep = 4, j.parallel.tp = 2;
+       j.model->experts = 8, j.model->top_k = 2, j.parallel.dp = 4, j.parallel.ep = 4, j.parallel.tp = 2;
        j.parallel.pp = 2, j.parallel.zero = 1, j.parallel.sequence_parallel = true;
      }},
     {"sgd", [](Job& j) { j.parallel.dp = 2, j.train.optimizer = ir::Optimizer::sgd; }},
@@ -117,9 +117,9 @@ Job random_wide_job(std::mt19937& r) {
   Job job = small_job(pick(r, {1, 2, 3, 4}), pick(r, {1, 2, 4, 8}), pick(r, {1, 2}), 4, pick(r, {2, 4}));
   const bool llama = pick(r, {false, true});
   job.model = ir::models::defaults(llama ? "llama" : "gpt");
-  job.model.layers = 4, job.model.heads = 16, job.model.hidden = pick(r, {64, 256, 1024, 4096});
-  job.model.kv_heads = pick(r, {8, 16}), job.model.ffn = 4 * job.model.hidden;
-  job.model.seq = pick(r, {64, 512, 4096}), job.model.vocab = pick(r, {1000, 50000});
+  job.model->layers = 4, job.model->heads = 16, job.model->hidden = pick(r, {64, 256, 1024, 4096});
+  job.model->kv_heads = pick(r, {8, 16}), job.model->ffn = 4 * job.model->hidden;
+  job.model->seq = pick(r, {64, 512, 4096}), job.model->vocab = pick(r, {1000, 50000});
   Hints& h = job.parallel;
   h.cp = pick(r, {1, 1, 2}), h.zero = pick(r, {0, 1, 2, 3}), h.micro_batch = pick(r, {1, 2, 8});
   h.sequence_parallel = pick(r, {false, true});
@@ -127,7 +127,7 @@ Job random_wide_job(std::mt19937& r) {
   h.overlap_grad = pick(r, {false, true}), h.overlap_param = pick(r, {false, true});
   h.fsdp_group = h.dp == 4 ? pick(r, {0, 2}) : 0;
   if (pick(r, {false, false, true})) {
-    job.model.experts = 8, job.model.top_k = pick(r, {1, 2});
+    job.model->experts = 8, job.model->top_k = pick(r, {1, 2});
     h.ep = h.fsdp_group > 0 || h.dp % 2 == 0 ? pick(r, {1, 2}) : 1;
   }
   job.global_batch *= h.micro_batch;
@@ -144,7 +144,7 @@ std::string text(const Job& j) {
       "{} experts {} ep {} hidden {} seq {} dp {} tp {} pp {} cp {} v {} zero {} sp {} mb {} gb {} fsdp {} "
       "flash {} "
       "recompute {} precision {}",
-      j.model.family, j.model.experts, h.ep, j.model.hidden, j.model.seq, h.dp, h.tp, h.pp, h.cp,
+      j.model.family(), j.model->experts, h.ep, j.model->hidden, j.model->seq, h.dp, h.tp, h.pp, h.cp,
       h.virtual_stages, h.zero, h.sequence_parallel, h.micro_batch, j.global_batch, h.fsdp_group,
       j.train.flash, static_cast<int>(j.train.recompute), static_cast<int>(j.train.precision));
 }

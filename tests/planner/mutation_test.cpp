@@ -32,38 +32,35 @@ struct Case {
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 void llama(Job& j) {
-  j.model.family = "llama", j.model.bias = j.model.tied = false, j.model.kv_heads = 2, j.model.ffn = 24;
+  j.model->family = "llama", j.model->bias = j.model->tied = false, j.model->kv_heads = 2, j.model->ffn = 24;
 }
 
 const Case cases[] = {
     {"dp", [](Job& j) { j.parallel.dp = 2; }},
     {"tp", [](Job& j) { j.parallel.tp = 2; }},
-    {"pp_tied", [](Job& j) { j.parallel.pp = 2, j.model.layers = 2, j.model.tied = true; }},
+    {"pp_tied", [](Job& j) { j.parallel.pp = 2, j.model->layers = 2, j.model->tied = true; }},
     {"interleaved",
-     [](Job& j) { llama(j), j.parallel.pp = 2, j.parallel.virtual_stages = 2, j.model.layers = 4; }},
+     [](Job& j) { llama(j), j.parallel.pp = 2, j.parallel.virtual_stages = 2, j.model->layers = 4; }},
     {"zero1", [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 1; }},
     {"zero2", [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 2; }},
     {"zero3", [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 3; }},
     {"context_parallel", [](Job& j) { llama(j), j.parallel.cp = 2; }},
     {"experts",
-     [](Job& j) { llama(j), j.model.experts = 2, j.model.top_k = 1, j.parallel.dp = j.parallel.ep = 2; }},
+     [](Job& j) { llama(j), j.model->experts = 2, j.model->top_k = 1, j.parallel.dp = j.parallel.ep = 2; }},
     {"no_clip", [](Job& j) { j.parallel.dp = 2, j.train.clip_norm = 0; }},
-    {"zb_h1", [](Job& j) { j.parallel.pp = 2, j.model.layers = 2, j.parallel.schedule = Schedule::zb_h1; }},
+    {"zb_h1", [](Job& j) { j.parallel.pp = 2, j.model->layers = 2, j.parallel.schedule = Schedule::zb_h1; }},
     {"hybrid",
      [](Job& j) {
-       j.parallel.dp = j.parallel.tp = j.parallel.pp = 2, j.model.layers = 2, j.model.tied = true;
-       j.model.vocab = 10, j.model.pad_vocab_to = 1, j.parallel.zero = 1;
+       j.parallel.dp = j.parallel.tp = j.parallel.pp = 2, j.model->layers = 2, j.model->tied = true;
+       j.model->vocab = 10, j.model->pad_vocab_to = 1, j.parallel.zero = 1;
      }},
-    {"unet",
-     [](Job& j) {
-       j.model = ir::models::defaults("unet");
-       j.model.layers = 3, j.model.hidden = 2, j.model.image = 4, j.model.vocab = 3, j.parallel.pp = 2;
-     }},
+    {"unet", [](Job& j) { j.model = ir::models::ConvNet{"unet", 3, 2, 1, 4, 3}, j.parallel.pp = 2; }},
 };
 
 ir::Plan compiled(const Case& c) {
   Job job = small_job(1, 1, 1, 1);
-  job.model.hidden = 8, job.model.heads = 2, job.model.seq = 4, job.model.vocab = 16, job.model.dropout = 0.1;
+  job.model->hidden = 8, job.model->heads = 2, job.model->seq = 4, job.model->vocab = 16,
+  job.model->dropout = 0.1;
   job.parallel.dp = 1;
   c.change(job);
   const Hints& h = job.parallel;

@@ -14,8 +14,8 @@ namespace {
 Job llama_job() {
   Job job;
   job.model = ir::models::defaults("gpt");
-  job.model.layers = 12, job.model.hidden = 64, job.model.heads = 8, job.model.seq = 32,
-  job.model.vocab = 100;
+  job.model->layers = 12, job.model->hidden = 64, job.model->heads = 8, job.model->seq = 32,
+  job.model->vocab = 100;
   job.gpus = 8;
   return job;
 }
@@ -41,7 +41,7 @@ TEST(Resolve, FillsInWhatIsLeftOpen) {
   EXPECT_EQ(done->global_batch, 2);
   EXPECT_EQ(done->train.micro_batches, 1);
   EXPECT_THAT(done->parallel.stage_layers, testing::ElementsAre(6, 6));
-  EXPECT_EQ(done->model.ffn, 256);
+  EXPECT_EQ(done->model->ffn, 256);
 }
 
 // Changing a resolved job means resolving a copy: the original stays unchanged.
@@ -58,20 +58,17 @@ TEST(Resolve, LeavesAResolvedJobAsItIs) {
 TEST(Resolve, BalancesStagesThatLayersDoNotFillEvenly) {
   EXPECT_THAT(balanced_layers(13, 4), testing::ElementsAre(4, 3, 3, 3));
   Job job = llama_job();
-  job.model.layers = 13;
+  job.model->layers = 13;
   job.parallel.pp = 4;
   EXPECT_THAT(resolve(job)->parallel.stage_layers, testing::ElementsAre(4, 3, 3, 3));
 }
 
-void images(Job& job) {
-  job.model = ir::models::defaults("resnet");
-  job.model.layers = 16, job.model.hidden = 64, job.model.vocab = 1000;
-}
+void images(Job& job) { job.model = ir::models::ConvNet{"resnet", 16, 64, 1, 224, 1000}; }
 
 TEST(Resolve, CountsBlocksOfImagesAsLayers) {
   Job job = llama_job();
   images(job);
-  job.model.layers = 33;
+  job.model.layers() = 33;
   job.parallel.pp = 4;
   EXPECT_THAT(resolve(job)->parallel.stage_layers, testing::ElementsAre(9, 8, 8, 8));
 }
@@ -95,7 +92,7 @@ const Refusal refusals[] = {
      "other degrees)"},
     {"heads", [](Job& j) { j.gpus = 6, j.parallel.tp = 6; },
      "parallel.tp: 6 does not divide heads 8 (use 1, 2, 4 or 8)"},
-    {"kv_heads", [](Job& j) { j.model.kv_heads = 2, j.parallel.tp = 4; },
+    {"kv_heads", [](Job& j) { j.model->kv_heads = 2, j.parallel.tp = 4; },
      "parallel.tp: 4 does not divide kv_heads 2 (use 1 or 2)"},
     {"seq", [](Job& j) { j.gpus = 3, j.parallel.cp = 3; },
      "parallel.context_parallel: 3 does not divide seq 32 (use 1, 2, 4, 8, 16 or 32)"},
@@ -113,23 +110,24 @@ const Refusal refusals[] = {
     {"virtual_without_pp", [](Job& j) { j.parallel.virtual_stages = 2; },
      "parallel.virtual_stages: 2 without pipeline stages (use 1, or pp of 2 or more)"},
     {"virtual_with_a_decoder",
-     [](Job& j) { j.model.family = "t5", j.parallel.pp = j.parallel.virtual_stages = 2; },
+     [](Job& j) { j.model->family = "t5", j.parallel.pp = j.parallel.virtual_stages = 2; },
      "parallel.virtual_stages: 2 for a model with a decoder, all of whose layers read what the encoder made "
      "(use "
      "1)"},
     {"sequence_parallel_of_a_decoder",
      [](Job& j) {
-       j.model.family = "t5", j.model.decoder_seq = 3, j.parallel.tp = 2, j.parallel.sequence_parallel = true;
+       j.model->family = "t5", j.model->decoder_seq = 3, j.parallel.tp = 2,
+       j.parallel.sequence_parallel = true;
      },
      "parallel.sequence_parallel: tp 2 x context_parallel 1 does not divide decoder_seq 3 (switch it off or "
      "change tp)"},
     {"more_virtual_stages_than_layers",
-     [](Job& j) { j.model.layers = 2, j.gpus = 3, j.parallel.pp = j.parallel.virtual_stages = 3; },
+     [](Job& j) { j.model->layers = 2, j.gpus = 3, j.parallel.pp = j.parallel.virtual_stages = 3; },
      "parallel.virtual_stages: pp 3 x virtual_stages 3 = 9 is more than layers 2 (use a pp x virtual_stages "
      "of "
      "at most 2)"},
     {"virtual_stages_of_few_layers",
-     [](Job& j) { j.model.layers = 5, j.gpus = j.parallel.pp = 2, j.parallel.virtual_stages = 3; },
+     [](Job& j) { j.model->layers = 5, j.gpus = j.parallel.pp = 2, j.parallel.virtual_stages = 3; },
      "parallel.virtual_stages: pp 2 x virtual_stages 3 = 6 is more than layers 5 (use at most 2 with pp 2)"},
     {"virtual_layers", [](Job& j) { j.parallel.pp = 2, j.parallel.virtual_stages = 5; },
      "parallel.virtual_stages: pp 2 x virtual_stages 5 = 10 does not divide layers 12 (change it, or give "
@@ -147,7 +145,7 @@ const Refusal refusals[] = {
      "parallel.ep: 2 for a model without experts (use 1)"},
     {"stages_of_images", [](Job& j) { images(j), j.gpus = j.parallel.pp = 17; },
      "parallel.pp: 17 stages for 16 layers (use at most 16)"},
-    {"depth", [](Job& j) { images(j), j.model.layers = 18; },
+    {"depth", [](Job& j) { images(j), j.model.conv_net()->layers = 18; },
      "layers: is 18, expected the blocks of ResNet-50, -101 or -152: 16, 33 or 50"},
     {"experts", [](Job& j) { j.parallel.ep = 2; }, "parallel.ep: 2 for a model without experts (use 1)"},
 };

@@ -143,7 +143,7 @@ TEST_P(RuntimePlan, LeavesWhatTheReferenceLeaves) {
   Job job = small_job(1, 1, 1, 2, 1);
   job.gpus = job.parallel.dp = 0;
   job.global_batch = 2;
-  job.model.dropout = 0;
+  job.model->dropout = 0;
   GetParam().change(job);
   const Hints& h = job.parallel;
   job.gpus = std::max(h.dp, 1) * h.tp * h.pp * h.cp;
@@ -158,7 +158,7 @@ const Layout layouts[] = {
      [](Job& j) { j.parallel.pp = 2, j.parallel.dp = 2, j.parallel.zero = 1, j.global_batch = 4; }},
     {"interleaved",
      [](Job& j) {
-       j.model.layers = 4, j.parallel.pp = 2, j.parallel.virtual_stages = 2, j.global_batch = 4;
+       j.model->layers = 4, j.parallel.pp = 2, j.parallel.virtual_stages = 2, j.global_batch = 4;
      }},
     {"zero2_uneven", [](Job& j) { j.parallel.dp = 3, j.parallel.zero = 2; }},
     {"zero3", [](Job& j) { j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.zero = 3; }},

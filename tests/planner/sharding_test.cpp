@@ -67,7 +67,7 @@ TEST(Sharding, GradientsAreReducedInOneTypeAtEveryLevel) {
         for (const int micro_batches : {1, 2})
           for (const int zero : {0, 1, 2, 3}) {
             Job job = small_job(4, 1, 1, 1, micro_batches);
-            job.model.tied = false;
+            job.model->tied = false;
             job.parallel.zero = zero, job.parallel.grad_reduction = reduction;
             job.train.gradients = sums, job.train.precision = precision;
             const ir::Plan plan = compile(resolve(job));
@@ -125,7 +125,7 @@ TEST(Sharding, GradientsAreCastForAReductionAlone) {
 TEST(Sharding, Zero2OfOneMicroBatchInFloat32KeepsNoWholeGradients) {
   const auto gradients = [](int zero, int layers, bool overlap) {
     Job job = small_job(4, 1, 1, layers);
-    job.model.hidden = 256;
+    job.model->hidden = 256;
     job.train.precision = ir::Precision::fp32;
     job.parallel.zero = zero, job.parallel.overlap_grad = overlap;
     const ir::Plan plan = compile(resolve(job));

@@ -107,11 +107,11 @@ void check_reference(const RandomJob& random) {
 planner::ResolvedJob alone_of(const Job& job) {
   Job alone;
   alone.model = planner::padded_model(job);
-  alone.model.flash = false;
+  alone.model->flash = false;
   alone.cluster = job.cluster;
   alone.gpus = alone.parallel.dp = 1;
   alone.global_batch = job.global_batch;
-  const bool images = ir::models::is_conv_net(job.model.family);
+  const bool images = job.model.conv_net();
   alone.parallel.micro_batch = images ? job.parallel.micro_batch : static_cast<int>(job.global_batch);
   const ir::TrainOptions plain;
   alone.train = job.train;
@@ -127,9 +127,9 @@ planner::ResolvedJob alone_of(const Job& job) {
 
 Start start_of(const Job& job) {
   Start start = transformer_start(job);
-  if (ir::models::is_conv_net(job.model.family)) return start;
+  if (job.model.conv_net()) return start;
   const auto tokens = start.data;
-  const int64_t seq = job.model.seq;
+  const int64_t seq = job.model->seq;
   start.data = [=](const std::string& input, int64_t step, int64_t element) {
     const double value = tokens(input, step, element);
     if (input == "positions") return std::fmod(value, static_cast<double>(seq));
@@ -200,8 +200,8 @@ void expect_near(const Outcome& got, const Outcome& wanted, double tolerance) {
 
 // Rounding grows through norms of few samples, and with depth.
 double wide_tolerance(const Job& job) {
-  const double depth = std::max(1.0, static_cast<double>(job.model.layers) / 2);
-  return ir::models::is_conv_net(job.model.family) ? 1e-6 : 1e-9 * depth;
+  const double depth = std::max(1.0, static_cast<double>(job.model.layers()) / 2);
+  return job.model.conv_net() ? 1e-6 : 1e-9 * depth;
 }
 
 void check_training(const RandomJob& random) {

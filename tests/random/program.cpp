@@ -168,7 +168,8 @@ void expect_same(const host::GlobalTensors& got, const host::GlobalTensors& want
 // Uses the vocabulary padded for the job's own tensor parallelism, since padding depends on its degree.
 void check_going_on(const RandomJob& job, const Folder& folder) {
   std::map<std::string, std::string> others = here;
-  const ir::models::Transformer padded = planner::padded_model(cli::resolve(given_of(job)).request.job);
+  const ir::models::Transformer padded =
+      transformer_of(planner::padded_model(cli::resolve(given_of(job)).request.job));
   others["model.vocab"] = std::to_string(padded.vocab), others["model.pad_vocab"] = "1";
   others["run.steps"] = "2";
   others["run.checkpoint_dir"] = folder / "whole";

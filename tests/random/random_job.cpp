@@ -50,6 +50,8 @@ std::vector<Dimension> make_dimensions() {
       {"model.masked", {"0", "2"}},
       {"model.decoder_layers", {"", "1", "2"}},
       {"model.decoder_seq", {"", "2", "4"}},
+      {"model.channels", {"8", "2", "12", "16"}},
+      {"model.classes", {"10", "16"}},
       {"model.width", {"1", "2"}},
       {"model.image", {"32", "4", "8", "63"}},
       {"model.channels_last", no_yes},
@@ -179,9 +181,10 @@ bool is_said(const RandomJob& job, const Dimension& d) {
   if (job.values.contains(d.path)) return true;
   // Sizes are small, and required keys have no default; all other first values are the defaults.
   static const std::vector<std::string> always{
-      "model.family",   "model.layers", "model.hidden",    "model.heads",         "model.seq",
-      "model.vocab",    "model.ffn",    "model.dropout",   "model.pad_vocab",     "model.image",
-      "cluster.preset", "parallel.dp",  "train.precision", "train.learning_rate", "train.global_batch"};
+      "model.family",        "model.layers",      "model.hidden",   "model.heads",     "model.seq",
+      "model.vocab",         "model.ffn",         "model.dropout",  "model.pad_vocab", "model.image",
+      "model.channels",      "model.classes",     "cluster.preset", "parallel.dp",     "train.precision",
+      "train.learning_rate", "train.global_batch"};
   return std::find(always.begin(), always.end(), d.path) != always.end();
 }
 

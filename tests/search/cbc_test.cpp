@@ -75,17 +75,15 @@ Assignment layouts_of(planner::Job job, int devices, int samples) {
 planner::Job words(int experts) {
   planner::Job job;
   job.model = ir::models::defaults("gpt");
-  job.model.layers = 1, job.model.hidden = 2048, job.model.heads = 16, job.model.seq = 1024;
-  job.model.vocab = 8192;
-  job.model.experts = experts;
+  job.model->layers = 1, job.model->hidden = 2048, job.model->heads = 16, job.model->seq = 1024;
+  job.model->vocab = 8192;
+  job.model->experts = experts;
   return job;
 }
 
-planner::Job images(const char* family, int layers, int hidden, int image) {
+planner::Job images(const char* family, int layers, int channels, int image) {
   planner::Job job;
-  job.model = ir::models::defaults(family);
-  job.model.layers = layers, job.model.hidden = hidden, job.model.image = image;
-  job.model.vocab = 16;
+  job.model = ir::models::ConvNet{family, layers, channels, 1, image, 16};
   return job;
 }
 

@@ -29,8 +29,9 @@ std::string refusal(const std::function<void(Job&)>& change, const std::set<std:
 // 8 GPUs, 4 layers, 16 heads, 512 tokens, 16 sequences.
 TEST(Contradiction, NamesAKeyWhatItContradictsAndWhatGoes) {
   EXPECT_EQ(
-      refusal([](Job& j) { j.parallel.tp = 8, j.model.hidden = 1280, j.model.heads = j.model.kv_heads = 20; },
-              {"tp"}),
+      refusal(
+          [](Job& j) { j.parallel.tp = 8, j.model->hidden = 1280, j.model->heads = j.model->kv_heads = 20; },
+          {"tp"}),
       "parallel: tp 8 contradicts heads 20: tp has to divide heads (use 1, 2 or 4)");
   EXPECT_EQ(refusal([](Job& j) { j.parallel.dp = 3; }, {"dp"}),
             "parallel: dp 3 contradicts gpus 8: dp x tp x pp x context_parallel has to be gpus (use 1, 2, 4 "
@@ -42,12 +43,9 @@ TEST(Contradiction, NamesAKeyWhatItContradictsAndWhatGoes) {
             "global_batch (use 1, 2, 4, 8 or 16)");
   EXPECT_EQ(refusal([](Job& j) { j.parallel.ep = 2; }, {"ep"}),
             "parallel: ep 2 contradicts experts 0: ep needs a model with experts (use 1)");
-  EXPECT_EQ(refusal([](Job& j) { j.parallel.ep = 3, j.model.experts = 4; }, {"ep"}),
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.ep = 3, j.model->experts = 4; }, {"ep"}),
             "parallel: ep 3 contradicts experts 4: ep has to divide experts (use 1, 2 or 4)");
-  const auto of_images = [](Job& j) {
-    j.model = ir::models::defaults("resnet");
-    j.model.layers = 16, j.model.hidden = 64, j.model.vocab = 1000;
-  };
+  const auto of_images = [](Job& j) { j.model = ir::models::ConvNet{"resnet", 16, 64, 1, 224, 1000}; };
   EXPECT_EQ(
       refusal([&](Job& j) { of_images(j), j.parallel.cp = 2; }, {"cp"}),
       "parallel: context_parallel 2 contradicts family resnet: images have no sequence to split (use 1)");
@@ -112,10 +110,11 @@ TEST(Contradiction, NamesKeysThatDoNotGoTogether) {
       refusal([](Job& j) { j.parallel.schedule = planner::Schedule::zb_h1, j.parallel.virtual_stages = 2; },
               {"schedule", "virtual_stages"}),
       "parallel: virtual_stages 2 contradicts schedule zb-h1: virtual_stages needs schedule 1f1b");
-  EXPECT_EQ(refusal([](Job& j) { j.parallel.sequence_parallel = true, j.parallel.tp = 8, j.model.seq = 500; },
-                    {"sequence_parallel", "tp"}),
-            "parallel: sequence_parallel true contradicts tp 8 with seq 500: with sequence_parallel tp x "
-            "context_parallel has to divide seq");
+  EXPECT_EQ(
+      refusal([](Job& j) { j.parallel.sequence_parallel = true, j.parallel.tp = 8, j.model->seq = 500; },
+              {"sequence_parallel", "tp"}),
+      "parallel: sequence_parallel true contradicts tp 8 with seq 500: with sequence_parallel tp x "
+      "context_parallel has to divide seq");
   EXPECT_EQ(refusal([](Job& j) { j.parallel.dp = 1; }, {"dp"}, {{"zero", {1, 3}}}),
             "parallel: zero 1..3 contradicts dp 1: zero shards over dp, which has to be 2 or more");
 }
@@ -124,8 +123,9 @@ TEST(Contradiction, NamesKeysThatDoNotGoTogether) {
 // context_parallel 1.
 TEST(Contradiction, NamesTheRulesWhereNothingIsGiven) {
   EXPECT_EQ(
-      refusal([](Job& j) { j.model.layers = 1, j.model.kv_heads = 2, j.model.seq = 511, j.global_batch = 2; },
-              {}),
+      refusal(
+          [](Job& j) { j.model->layers = 1, j.model->kv_heads = 2, j.model->seq = 511, j.global_batch = 2; },
+          {}),
       "parallel: no combination of degrees is legal with kv_heads 2, seq 511, layers 1, gpus 8, "
       "global_batch 2: tp has to divide kv_heads, and context_parallel has to divide seq, and every stage "
       "has to "

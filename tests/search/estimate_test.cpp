@@ -43,7 +43,7 @@ TEST(Search, EstimatesAreNearTheSimulation) {
 TEST(Search, EstimatesOfLayersThatDifferInRecomputationAreNearTheSimulation) {
   std::mt19937 random(11);
   Job job = small_gpt(8);
-  job.model.layers = 8, job.global_batch = 32;
+  job.model->layers = 8, job.global_batch = 32;
   double seconds = 0, bytes = 0;
   int points = 0;
   each_point(job, {{"micro_batch", "zero"}, {}}, [&](const Job& point) {
@@ -68,7 +68,7 @@ TEST(Search, EstimatesOfLayersThatDifferInRecomputationAreNearTheSimulation) {
 // With virtual stages every chunk has slots for its maximum in flight, not for the mean.
 TEST(Search, EstimatesTheMemoryOfVirtualStages) {
   Job job = small_gpt(8);
-  job.model.layers = 16;
+  job.model->layers = 16;
   job.global_batch = 32;
   int points = 0;
   each_plan(job, {"tp", "micro_batch", "zero"}, [&](const Job& point, const ir::Plan& plan) {
@@ -86,8 +86,8 @@ TEST(Search, EstimatesOfShardedStatesOverManyNodesAreNearTheSimulation) {
   for (const int zero : {2, 3})
     for (const int gpus : {32, 128}) {
       Job job = small_gpt(gpus);
-      job.model.layers = 24, job.model.hidden = 4096, job.model.heads = 32, job.model.seq = 1024;
-      job.model.ffn = job.model.kv_heads = 0;
+      job.model->layers = 24, job.model->hidden = 4096, job.model->heads = 32, job.model->seq = 1024;
+      job.model->ffn = job.model->kv_heads = 0;
       job.model = ir::models::complete(job.model);
       job.train.precision = ir::Precision::fp16;
       job.parallel.zero = zero, job.parallel.micro_batch = 4;
@@ -104,8 +104,8 @@ TEST(Search, EstimatesOfShardedStatesOverManyNodesAreNearTheSimulation) {
 TEST(Search, EstimatesOfVirtualStagesWithShardedGradientsAreNearTheSimulation) {
   for (const int virtual_stages : {2, 6}) {
     Job job = small_gpt(128);
-    job.model.layers = 24, job.model.hidden = 4096, job.model.heads = 32, job.model.seq = 1024;
-    job.model.ffn = job.model.kv_heads = 0;
+    job.model->layers = 24, job.model->hidden = 4096, job.model->heads = 32, job.model->seq = 1024;
+    job.model->ffn = job.model->kv_heads = 0;
     job.model = ir::models::complete(job.model);
     job.train.precision = ir::Precision::fp16;
     job.parallel.tp = 4, job.parallel.pp = 4, job.parallel.virtual_stages = virtual_stages;
@@ -129,8 +129,8 @@ TEST(Estimate, OfContextParallelismReducesGradients) {
       for (const int zero : {0, 1, 2, 3}) {
         if (dp == 1 && zero > 0) continue;
         Job job = small_gpt(0);
-        job.model.hidden = 2048, job.model.heads = 16, job.model.seq = 4096, job.model.vocab = 32000;
-        job.model.ffn = job.model.kv_heads = 0;
+        job.model->hidden = 2048, job.model->heads = 16, job.model->seq = 4096, job.model->vocab = 32000;
+        job.model->ffn = job.model->kv_heads = 0;
         job.model = ir::models::complete(job.model);
         job.gpus = dp * tp * cp * pp;
         job.cluster = backends::load_cluster(cluster, job.gpus);
@@ -152,7 +152,8 @@ TEST(Estimate, OfContextParallelismReducesGradients) {
 // Fewer micro-batches than stages: each stage has room for all of them.
 TEST(Estimate, OfFewMicroBatchesWaitsForNoRoom) {
   Job job = small_gpt(8);
-  job.model.layers = 8, job.model.hidden = 768, job.model.heads = 12, job.model.ffn = job.model.kv_heads = 0;
+  job.model->layers = 8, job.model->hidden = 768, job.model->heads = 12,
+  job.model->ffn = job.model->kv_heads = 0;
   job.model = ir::models::complete(job.model);
   job.parallel.pp = 8;
   for (const int micro_batch : {2, 8, 16}) {
@@ -187,12 +188,9 @@ Worst worst_estimate(const Job& job, const std::set<std::string>& pinned, int* p
 }
 
 // 64 images on four A100s, in micro-batches of eight.
-Job images_job(const char* family, int64_t layers, int64_t hidden, int64_t classes, int64_t image = 0) {
+Job images_job(const char* family, int64_t layers, int64_t channels, int64_t classes, int64_t image = 224) {
   Job job;
-  job.model = ir::models::defaults(family);
-  job.model.layers = layers, job.model.hidden = hidden, job.model.vocab = classes;
-  if (image > 0) job.model.image = image;
-  job.model = ir::models::complete(job.model);
+  job.model = ir::models::ConvNet{family, layers, channels, 1, image, classes};
   job.cluster = backends::load_cluster("dgx-a100-80g", 4);
   job.gpus = 4, job.global_batch = 64, job.parallel.micro_batch = 8;
   return job;
@@ -221,8 +219,8 @@ TEST(Search, EstimatesOfADiffusionUnetAreNearTheSimulation) {
 // Experts on every other layer: the number of devices that share them is a dimension of the space.
 TEST(Search, EstimatesOfExpertsAreNearTheSimulation) {
   Job job = small_gpt(4);
-  job.model.experts = 4;
-  job.model.expert_every = 2;
+  job.model->experts = 4;
+  job.model->expert_every = 2;
   std::set<int> degrees;
   each_point(job, {}, [&](const Job& point) { return degrees.insert(point.parallel.ep), true; });
   EXPECT_EQ(degrees, (std::set<int>{1, 2, 4}));
@@ -237,8 +235,8 @@ TEST(Search, EstimatesOfExpertsAreNearTheSimulation) {
 TEST(Search, EstimatesOfADecoderAreNearTheSimulation) {
   Job job = small_gpt(4);
   job.model = ir::models::defaults("t5");
-  job.model.layers = 10, job.model.decoder_layers = 4, job.model.decoder_seq = 128;
-  job.model.hidden = 1024, job.model.heads = 16, job.model.seq = 512, job.model.vocab = 8192;
+  job.model->layers = 10, job.model->decoder_layers = 4, job.model->decoder_seq = 128;
+  job.model->hidden = 1024, job.model->heads = 16, job.model->seq = 512, job.model->vocab = 8192;
   job.model = ir::models::complete(job.model);
   std::set<int> stages;
   int points = 0;
@@ -257,8 +255,8 @@ TEST(Search, EstimatesOfADecoderAreNearTheSimulation) {
 TEST(Search, EstimatesOfAnEncoderAndDecoderOnStagesAreNearTheSimulation) {
   Job job = small_gpt(16);
   job.model = ir::models::defaults("t5");
-  job.model.layers = 8, job.model.hidden = 1024, job.model.heads = 16, job.model.seq = 512;
-  job.model.vocab = 32128;
+  job.model->layers = 8, job.model->hidden = 1024, job.model->heads = 16, job.model->seq = 512;
+  job.model->vocab = 32128;
   job.model = ir::models::complete(job.model);
   job.cluster = backends::load_cluster("p3-16xlarge", 16);
   job.train.precision = ir::Precision::fp16;
@@ -290,10 +288,10 @@ TEST(Search, EstimatesOfMemoryAreNearThePlans) {
     Job job = small_gpt(8);
     const std::string family = std::array{"gpt", "llama", "t5", "gpt"}[static_cast<size_t>(j % 4)];
     job.model = ir::models::defaults(family);
-    job.model.layers = one_of(4, 8), job.model.hidden = one_of(512, 1024, 2048), job.model.heads = 16;
-    job.model.seq = one_of(256, 1024), job.model.vocab = one_of(1024, 8192, 51200);
-    job.model.experts = j % 4 == 3 ? 8 : 0;
-    if (j % 4 == 3) job.model.expert_every = one_of(1, 2);
+    job.model->layers = one_of(4, 8), job.model->hidden = one_of(512, 1024, 2048), job.model->heads = 16;
+    job.model->seq = one_of(256, 1024), job.model->vocab = one_of(1024, 8192, 51200);
+    job.model->experts = j % 4 == 3 ? 8 : 0;
+    if (j % 4 == 3) job.model->expert_every = one_of(1, 2);
     job.model = ir::models::complete(job.model);
     job.train.precision = one_of(0, 1) == 0 ? ir::Precision::fp16 : ir::Precision::fp32;
     job.global_batch = one_of(16, 32);
@@ -324,7 +322,7 @@ TEST(Search, EstimatesOfMemoryAreNearThePlans) {
 // A head that shares the embedding has one table on one device: one sum over the micro-batches, one update.
 TEST(Estimate, CountsATiedTableOnce) {
   Job job = small_gpt(1);
-  job.model.layers = 2, job.model.vocab = 51200, job.model.seq = 64;
+  job.model->layers = 2, job.model->vocab = 51200, job.model->seq = 64;
   job.model = ir::models::complete(job.model);
   job.parallel.micro_batch = 1;
   job = planner::resolve(job);
@@ -341,8 +339,8 @@ TEST(Estimate, OfRanksThatDifferIsThatOfOne) {
   job.parallel.dp = 1;
   job.parallel.micro_batch = 1;
   const ModelCost even = measure(planner::resolve(job), oracle().act_seconds);
-  job.model.vocab = 8190;
-  job.model.pad_vocab_to = 1;
+  job.model->vocab = 8190;
+  job.model->pad_vocab_to = 1;
   const ModelCost uneven = measure(planner::resolve(job), oracle().act_seconds);
   EXPECT_GT(even.layer.forward, 0);
   EXPECT_NEAR(uneven.layer.forward, even.layer.forward, 1e-3 * even.layer.forward);

@@ -21,7 +21,7 @@ using planner::Job;
 // 8 micro-batches of two sequences.
 Job pipeline(int layers, int pp, int virtual_stages) {
   Job job = small_gpt(pp);
-  job.model.layers = layers;
+  job.model->layers = layers;
   job.parallel.pp = pp, job.parallel.virtual_stages = virtual_stages, job.parallel.micro_batch = 2;
   job.train.recompute = ir::Recompute::full;
   return planner::resolve(job);
@@ -157,7 +157,7 @@ TEST(FewestAgain, GoesByHowFarOffEstimatesWere) {
 // All layers alike on all stages, as before.
 TEST(FewestAgain, OnEachStageMakesASearchFasterThanAnyKindForAllLayers) {
   Job job = small_gpt(4);
-  job.model.layers = 16, job.model.seq = 1024;
+  job.model->layers = 16, job.model->seq = 1024;
   job.parallel.pp = 4, job.parallel.micro_batch = 2;
   const Job whole = planner::resolve(job);
   SearchOptions options{.pinned = {"tp", "pp", "dp", "micro_batch", "virtual_stages"}};

@@ -16,11 +16,11 @@ namespace {
 
 using planner::Job;
 
-Job small_gpt(int gpus) {
+Job two_layer_gpt(int gpus) {
   Job job;
   job.model = ir::models::defaults("gpt");
-  job.model.layers = 2, job.model.hidden = 256, job.model.heads = 4, job.model.seq = 64;
-  job.model.vocab = 1100;  // padded to 1152, with tp 4 to 1536
+  job.model->layers = 2, job.model->hidden = 256, job.model->heads = 4, job.model->seq = 64;
+  job.model->vocab = 1100;  // padded to 1152, with tp 4 to 1536
   job.model = ir::models::complete(job.model);
   job.cluster = backends::load_cluster("p3-16xlarge", gpus);
   job.gpus = gpus;
@@ -32,10 +32,10 @@ Job small_gpt(int gpus) {
 TEST(Graphs, PlansAreThoseOfGraphsMadeForThem) {
   for (const bool fused : {false, true})
     for (const bool gathers : {false, true}) {
-      Job small = small_gpt(4);
+      Job small = two_layer_gpt(4);
       small.train.epilogues = small.train.fused_loss = fused;
       small.parallel.gather_logits = gathers;
-      if (fused) small.model.dropout = 0;
+      if (fused) small.model->dropout = 0;
       Graphs graphs(100);
       // vocabulary, samples, stages; whether products and classes are whole
       std::set<std::tuple<int64_t, int, int, ir::Recompute, bool, bool>> different;
@@ -62,8 +62,8 @@ TEST(Graphs, PlansAreThoseOfGraphsMadeForThem) {
 TEST(Graphs, AreSharedWhereNothingInThemDiffers) {
   for (const int fused : {0, 1, 2}) {
     Graphs graphs(4);
-    Job job = small_gpt(2);
-    job.model.vocab = 1024, job.model.dropout = 0, job.global_batch = 4;
+    Job job = two_layer_gpt(2);
+    job.model->vocab = 1024, job.model->dropout = 0, job.global_batch = 4;
     job.train.epilogues = fused == 1, job.train.fused_loss = fused == 2;
     job.parallel.micro_batch = 2, job.parallel.tp = 2;
     graphs.lay_out(planner::resolve(job), nullptr);
@@ -75,7 +75,7 @@ TEST(Graphs, AreSharedWhereNothingInThemDiffers) {
 
 TEST(Graphs, KeepsAsManyAsItIsTold) {
   Graphs graphs(1);
-  Job one = small_gpt(1), two = one;
+  Job one = two_layer_gpt(1), two = one;
   two.parallel.micro_batch = 2;
   for (const Job* job : {&one, &one, &two, &two, &one}) graphs.lay_out(planner::resolve(*job), nullptr);
   EXPECT_EQ(graphs.made(), 3);
@@ -84,9 +84,9 @@ TEST(Graphs, KeepsAsManyAsItIsTold) {
 // In other mesh orders and after other jobs, a measurement equals the one made alone: regardless of earlier
 // ones, and of which job with its key asked.
 TEST(Measuring, SaysOfEveryJobWhatItSaysAlone) {
-  Job job = small_gpt(16);
+  Job job = two_layer_gpt(16);
   job.cluster.node.host_per_op = 0;  // launches take equally long in every order
-  job.train.epilogues = true, job.model.dropout = 0;
+  job.train.epilogues = true, job.model->dropout = 0;
   job.parallel.pp = 2;
   job.global_batch = 16;
   const auto same = [](const StageCost& a, const StageCost& b) {

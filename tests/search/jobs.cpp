@@ -13,8 +13,8 @@ using planner::Job;
 Job small_gpt(int gpus) {
   Job job;
   job.model = ir::models::defaults("gpt");
-  job.model.layers = 4, job.model.hidden = 1024, job.model.heads = 16, job.model.seq = 512;
-  job.model.vocab = 8192;
+  job.model->layers = 4, job.model->hidden = 1024, job.model->heads = 16, job.model->seq = 512;
+  job.model->vocab = 8192;
   job.model = ir::models::complete(job.model);
   job.cluster = backends::load_cluster("dgx-a100-80g", gpus);
   job.gpus = gpus;

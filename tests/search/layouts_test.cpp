@@ -415,19 +415,19 @@ Job small(const Point& point) {
   point.change(job);
   planner::Hints& h = job.parallel;
   job.gpus = std::max(h.dp, 1) * h.tp * h.pp * h.cp;
-  if (job.global_batch > 1) job.model.dropout = 0;  // otherwise micro-batches differ
+  if (job.global_batch > 1) job.model->dropout = 0;  // otherwise micro-batches differ
   job.global_batch = std::max<int64_t>(job.global_batch, 1) * std::max(h.dp, 1) * h.micro_batch;
   job.cluster = backends::load_cluster("dgx-a100-80g", job.gpus);
   return planner::resolve(job);
 }
 
 void llama(Job& j) {
-  j.model.family = "llama", j.model.bias = j.model.tied = false, j.model.dropout = 0, j.model.kv_heads = 2,
-  j.model.ffn = 24;
+  j.model->family = "llama", j.model->bias = j.model->tied = false, j.model->dropout = 0,
+  j.model->kv_heads = 2, j.model->ffn = 24;
 }
 
 void t5(Job& j) {
-  j.model.family = "t5", j.model.tied = true, j.model.layers = 4, j.model.decoder_layers = 2;
+  j.model->family = "t5", j.model->tied = true, j.model->layers = 4, j.model->decoder_layers = 2;
 }
 
 const Point points[] = {
@@ -443,12 +443,12 @@ const Point points[] = {
     {"zero2_tp", [](Job& j) { j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.zero = 2; }},
     {"zero3", [](Job& j) { j.parallel.dp = 4, j.parallel.zero = 3; }},
     {"dp_cp_tp", [](Job& j) { j.parallel.dp = 2, j.parallel.cp = 2, j.parallel.tp = 2; }},
-    {"ep_tp", [](Job& j) { j.model.experts = 2, j.parallel.dp = j.parallel.ep = 2, j.parallel.tp = 2; }},
+    {"ep_tp", [](Job& j) { j.model->experts = 2, j.parallel.dp = j.parallel.ep = 2, j.parallel.tp = 2; }},
     {"ep_cp_tp",
      [](Job& j) {
-       j.model.experts = 2, j.parallel.dp = j.parallel.ep = 2, j.parallel.cp = 2, j.parallel.tp = 2;
+       j.model->experts = 2, j.parallel.dp = j.parallel.ep = 2, j.parallel.cp = 2, j.parallel.tp = 2;
      }},
-    {"ep_dp", [](Job& j) { j.model.experts = 2, j.parallel.dp = 4, j.parallel.ep = 2; }},
+    {"ep_dp", [](Job& j) { j.model->experts = 2, j.parallel.dp = 4, j.parallel.ep = 2; }},
     {"zero3_tp", [](Job& j) { j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.zero = 3; }},
     {"fp32", [](Job& j) { j.parallel.tp = 2, j.train.precision = ir::Precision::fp32; }},
     {"full_recompute", [](Job& j) { j.parallel.tp = 2, j.train.recompute = ir::Recompute::full; }},
@@ -549,10 +549,10 @@ TEST_P(FoundLayoutsOf, ManyLayersCostWhatOneProblemSays) {
   for (const int more : {0, 4})
     solved.push_back(solved_in_blocks(small({"", [&](Job& j) {
                                                GetParam().change(j);
-                                               const bool decoder = j.model.decoder_layers > 0;
-                                               j.model.layers = (decoder ? 22 : 5) + more;
+                                               const bool decoder = j.model->decoder_layers > 0;
+                                               j.model->layers = (decoder ? 22 : 5) + more;
                                                if (decoder)
-                                                 j.model.layers += j.model.decoder_layers = 22 + more;
+                                                 j.model->layers += j.model->decoder_layers = 22 + more;
                                              }})));
   EXPECT_EQ(solved[0], solved[1]);
 }
@@ -561,8 +561,8 @@ TEST(Layouts, OfLayersThatTakeTurnsAreSolvedOnce) {
   std::vector<int> solved;
   for (const int layers : {10, 14})
     solved.push_back(solved_in_blocks(small({"", [&](Job& j) {
-                                               j.model.layers = layers, j.model.experts = 2,
-                                               j.model.expert_every = 2, j.parallel.tp = 2;
+                                               j.model->layers = layers, j.model->experts = 2,
+                                               j.model->expert_every = 2, j.parallel.tp = 2;
                                              }})));
   EXPECT_EQ(solved[0], solved[1]);
 }
@@ -570,7 +570,7 @@ TEST(Layouts, OfLayersThatTakeTurnsAreSolvedOnce) {
 // One layer represents all: no better than separate layers, the same cost as the layers that it represents,
 // and a valid plan.
 TEST(Layouts, OfEqualLayersThatAreAlike) {
-  const Job job = small({"", [](Job& j) { j.model.layers = 6, j.parallel.tp = 4; }});
+  const Job job = small({"", [](Job& j) { j.model->layers = 6, j.parallel.tp = 4; }});
   const Mesh mesh = planner::mesh_of(job.parallel);
   FoundLayouts alike;
   planner::expect_law_4(job, [&](const ir::Graph& graph, const planner::Hints& hints, const Mesh&) {
@@ -609,8 +609,8 @@ TEST(Layouts, GroupsThatReachOtherNodesShareNics) {
 // with one open, and, here only slightly, than with one after the other.
 TEST(Layouts, LongOfBothDimensionsAreFasterThanOfOne) {
   const Job job = small({"", [](Job& j) {
-                           j.model.layers = 1, j.parallel.dp = 2, j.parallel.tp = 2;
-                           j.model.hidden = 64, j.model.dropout = 0;
+                           j.model->layers = 1, j.parallel.dp = 2, j.parallel.tp = 2;
+                           j.model->hidden = 64, j.model->dropout = 0;
                          }});
   FoundLayouts one, each, both;
   planner::expect_law_4(job, chooser(job, {}, &one));

@@ -25,14 +25,14 @@ Job random_job(std::mt19937& random) {
   };
   Job job;
   job.model = ir::models::defaults(one_of(0, 1) == 0 ? "gpt" : "llama");
-  job.model.layers = one_of(4, 6, 8), job.model.hidden = one_of(256, 1024, 2048), job.model.heads = 8;
-  job.model.seq = one_of(128, 512, 1024), job.model.vocab = one_of(1024, 8192);
-  job.model.experts = one_of(0, 0, 0, 4);
-  if (job.model.experts > 0) job.model.expert_every = 2;
+  job.model->layers = one_of(4, 6, 8), job.model->hidden = one_of(256, 1024, 2048), job.model->heads = 8;
+  job.model->seq = one_of(128, 512, 1024), job.model->vocab = one_of(1024, 8192);
+  job.model->experts = one_of(0, 0, 0, 4);
+  if (job.model->experts > 0) job.model->expert_every = 2;
   if (random() % 5 == 0) {
     job.model = ir::models::defaults("t5");
-    job.model.layers = 8, job.model.decoder_layers = 4, job.model.hidden = 512, job.model.heads = 8;
-    job.model.seq = 256, job.model.vocab = 1024;
+    job.model->layers = 8, job.model->decoder_layers = 4, job.model->hidden = 512, job.model->heads = 8;
+    job.model->seq = 256, job.model->vocab = 1024;
   }
   job.model = ir::models::complete(job.model);
   job.train.precision = one_of(0, 1) == 0 ? ir::Precision::fp16 : ir::Precision::fp32;
@@ -66,7 +66,7 @@ TEST(LowerBound, IsBelowTheSimulationOfRandomPoints) {
           sim::simulate(planner::compile(planner::resolve(point)), point.cluster).step_seconds;
       EXPECT_GT(least, 0);
       EXPECT_LE(least, seconds * (1 + 1e-6))
-          << point.model.family << " on " << point.gpus << ": dp " << point.parallel.dp << " tp "
+          << point.model.family() << " on " << point.gpus << ": dp " << point.parallel.dp << " tp "
           << point.parallel.tp << " pp " << point.parallel.pp << " v " << point.parallel.virtual_stages
           << " zero " << point.parallel.zero << " micro-batch " << point.parallel.micro_batch;
       nearest = std::max(nearest, least / seconds);
@@ -84,7 +84,7 @@ TEST(LowerBound, KnowsThatStagesWait) {
   ModelCost cost;
   cost.layer.computing = 1, cost.first.computing = 0.5, cost.last.computing = 0.5;
   Job job;
-  job.model.layers = 2;
+  job.model->layers = 2;
   job.parallel.stage_layers = {1, 1};
   job.train.micro_batches = 4;
   EXPECT_DOUBLE_EQ(least_seconds(job, cost), 12);

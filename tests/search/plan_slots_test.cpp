@@ -63,8 +63,8 @@ TEST(PlanSlots, JoinedActsHaveThePeriodsOfAllOnPipelines) {
 planner::Job small_pipeline(int tp) {
   planner::Job job;
   job.model = ir::models::defaults("gpt");
-  job.model.layers = 4, job.model.hidden = 512, job.model.heads = 8, job.model.seq = 128;
-  job.model.vocab = 1024;
+  job.model->layers = 4, job.model->hidden = 512, job.model->heads = 8, job.model->seq = 128;
+  job.model->vocab = 1024;
   job.parallel.tp = tp;
   job.parallel.pp = 4;
   job.gpus = 4 * tp;

@@ -26,7 +26,7 @@ void expect_no_better(const Job& job, const SearchOptions& options, Job pinned,
 
 TEST(Search, FindsTheLeastMemoryOfAnyDegrees) {
   Job job = small_gpt(8);
-  job.model.layers = 2, job.model.experts = 4, job.global_batch = 8;
+  job.model->layers = 2, job.model->experts = 4, job.global_batch = 8;
   Job pinned = job;
   pinned.parallel.cp = 2;
   expect_no_better(job, {.goal = Goal::memory}, pinned, {"cp"});
@@ -36,7 +36,7 @@ TEST(Search, FindsTheLeastMemoryOfAnyDegrees) {
 TEST(Search, SplitsSamplesWhereTheyAreFew) {
   Job job = small_gpt(16);
   job.global_batch = 1;
-  job.model.hidden = 4096, job.model.heads = 64, job.model.seq = 4096;
+  job.model->hidden = 4096, job.model->heads = 64, job.model->seq = 4096;
   const Outcome free = search(job, {}, oracle());
   const planner::Hints& h = free.best.front().job.parallel;
   EXPECT_GT(h.cp * h.tp, 8);
@@ -49,7 +49,7 @@ TEST(Search, SplitsSamplesWhereTheyAreFew) {
 
 TEST(Search, TakesMicroBatchesOfAnySize) {
   Job job = small_gpt(8);
-  job.model.hidden = 256, job.model.heads = job.model.kv_heads = 4, job.model.seq = 64,
+  job.model->hidden = 256, job.model->heads = job.model->kv_heads = 4, job.model->seq = 64,
   job.global_batch = 2048;
   EXPECT_GT(search(job, {}, oracle()).best.front().job.parallel.micro_batch, 64);
 }
@@ -58,7 +58,7 @@ TEST(Search, TakesMicroBatchesOfAnySize) {
 // is shorter.
 TEST(Search, MovesLayersBetweenStages) {
   Job job = small_gpt(64);
-  job.model.layers = 16, job.model.seq = 2048, job.model.vocab = 51200, job.global_batch = 32;
+  job.model->layers = 16, job.model->seq = 2048, job.model->vocab = 51200, job.global_batch = 32;
   job.parallel.dp = 32, job.parallel.pp = 2;
   Job pinned = job;
   pinned.parallel.stage_layers = {6, 10};
@@ -69,8 +69,8 @@ TEST(Search, MovesLayersBetweenStages) {
 // hints, with another schedule and other micro-batches.
 TEST(Search, LaysOutWhatLayoutsCouldLetWin) {
   Job job = small_gpt(0);
-  job.model.layers = 2, job.model.hidden = 768, job.model.heads = job.model.kv_heads = 12;
-  job.model.seq = 128, job.model.vocab = 32000, job.model.ffn = 3072;
+  job.model->layers = 2, job.model->hidden = 768, job.model->heads = job.model->kv_heads = 12;
+  job.model->seq = 128, job.model->vocab = 32000, job.model->ffn = 3072;
   job.cluster = backends::load_cluster("p3-16xlarge", 32);
   job.gpus = 32, job.global_batch = 64;
   job.train.precision = ir::Precision::fp32;
@@ -84,8 +84,8 @@ TEST(Search, LaysOutWhatLayoutsCouldLetWin) {
 TEST(Search, LaysOutWithExpertsInOtherGroups) {
   Job job = small_gpt(0);
   job.model = ir::models::defaults("llama");
-  job.model.layers = 2, job.model.hidden = 8192, job.model.heads = 128, job.model.seq = 64;
-  job.model.vocab = 32000, job.model.experts = 8;
+  job.model->layers = 2, job.model->hidden = 8192, job.model->heads = 128, job.model->seq = 64;
+  job.model->vocab = 32000, job.model->experts = 8;
   job.model = ir::models::complete(job.model);
   job.cluster = backends::load_cluster("dgx-h100", 64);
   job.gpus = job.global_batch = 64;
@@ -100,8 +100,8 @@ TEST(Search, LaysOutWithExpertsInOtherGroups) {
 // so are estimates with them.
 TEST(Search, LaysOutMeshesOfSeveralDimensions) {
   Job job = small_gpt(0);
-  job.model.layers = 12, job.model.hidden = 2048, job.model.heads = job.model.kv_heads = 32;
-  job.model.vocab = 32000, job.model.ffn = 8192;
+  job.model->layers = 12, job.model->hidden = 2048, job.model->heads = job.model->kv_heads = 32;
+  job.model->vocab = 32000, job.model->ffn = 8192;
   job.cluster = backends::load_cluster("p3-16xlarge", 16);
   job.gpus = 16, job.global_batch = 8;
   job.train.precision = ir::Precision::fp16;
@@ -113,8 +113,8 @@ TEST(Search, LaysOutMeshesOfSeveralDimensions) {
 // The best order of stages by estimate is not best with split backward passes.
 TEST(Search, TriesOtherStagesOnSlowDevices) {
   Job job = small_gpt(0);
-  job.model.layers = 24, job.model.hidden = 2048, job.model.seq = 1024, job.model.vocab = 51200;
-  job.model.ffn = job.model.kv_heads = 0;
+  job.model->layers = 24, job.model->hidden = 2048, job.model->seq = 1024, job.model->vocab = 51200;
+  job.model->ffn = job.model->kv_heads = 0;
   job.model = ir::models::complete(job.model);
   job.cluster = backends::load_cluster("p3-16xlarge", 32);
   job.gpus = 32, job.global_batch = 128;

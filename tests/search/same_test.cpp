@@ -27,12 +27,12 @@ Job random_job(uint64_t seed) {
   const auto may = [&] { return random() % 2 == 0; };
   Job job;
   job.model = ir::models::defaults(one_of("gpt", "gpt", "llama", "bert"));
-  job.model.layers = one_of(1, 2), job.model.hidden = 64, job.model.heads = 4, job.model.seq = 32;
-  job.model.vocab = one_of(512, 1024, 1000, 51);
-  job.model.pad_vocab_to = one_of(1, 128, 128);
-  if (job.model.family == "gpt" && random() % 4 == 0) job.model.experts = 2, job.model.expert_every = 1;
-  if (may()) job.model.dropout = 0;
-  job.model.flash = job.train.flash = may();
+  job.model->layers = one_of(1, 2), job.model->hidden = 64, job.model->heads = 4, job.model->seq = 32;
+  job.model->vocab = one_of(512, 1024, 1000, 51);
+  job.model->pad_vocab_to = one_of(1, 128, 128);
+  if (job.model.family() == "gpt" && random() % 4 == 0) job.model->experts = 2, job.model->expert_every = 1;
+  if (may()) job.model->dropout = 0;
+  job.model->flash = job.train.flash = may();
   job.model = ir::models::complete(job.model);
   job.gpus = one_of(2, 4, 4, 4);
   job.cluster = backends::load_cluster(one_of("dgx-a100-80g", "p3-16xlarge"), job.gpus);
@@ -102,12 +102,12 @@ TEST(Search, LongTheSameOnAnyNumberOfThreadsAndInAnyOrder) { check_same(1001, 50
 // The same where plans are large enough to be made one by one or concurrently, and memory is tight.
 TEST(Search, TheSameWithAllThatIsTried) {
   Job experts = small_gpt(8);
-  experts.model.experts = 4;
+  experts.model->experts = 4;
   Job tight = small_gpt(4);
   tight.cluster.device->memory_bytes = 300'000'000;
   Job epilogues = small_gpt(8);
-  epilogues.train.epilogues = epilogues.train.flash = epilogues.model.flash = true;
-  epilogues.model.dropout = 0;
+  epilogues.train.epilogues = epilogues.train.flash = epilogues.model->flash = true;
+  epilogues.model->dropout = 0;
   for (const Job& job : {small_gpt(4), experts, tight, epilogues}) {
     const std::string alone = text_of(search(job, {.simulate = 4, .threads = 1}, oracle()));
     EXPECT_EQ(text_of(search(job, {.simulate = 4, .threads = 2}, oracle())), alone);

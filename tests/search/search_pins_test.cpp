@@ -49,7 +49,7 @@ TEST(Search, LaysTheFastestOutAgain) {
   Job job = small_gpt(8);
   job.parallel.tp = 8;
   job.parallel.micro_batch = 8;
-  job.model.hidden = 4096;
+  job.model->hidden = 4096;
   const Outcome found = search(job, {.pinned = {"tp", "micro_batch"}}, oracle());
   ASSERT_GE(found.best.size(), 2u);
   const Candidate& best = found.best.front();
@@ -103,7 +103,7 @@ TEST(Search, LayoutsOfDegreesAreTriedWhereTheyKeepThePins) {
 // Found layouts prefer states sharded like themselves: the fastest is laid out both ways.
 TEST(Search, LaysOutWithLessShardingAndWithMore) {
   Job job = small_gpt(8);
-  job.model.seq = 1024;
+  job.model->seq = 1024;
   job.global_batch = 64;
   job.parallel.pp = 1;
   for (const int tp : {4, 8}) {
@@ -128,7 +128,7 @@ TEST(Search, DoesWithoutPartialValues) {
   Job job = small_gpt(8);
   job.parallel.tp = 8;
   job.parallel.micro_batch = 8;
-  job.model.hidden = 4096;
+  job.model->hidden = 4096;
   const Outcome without = search(job, {.pinned = {"tp", "micro_batch"}, .partial = false}, oracle());
   const Outcome with = search(job, {.pinned = {"tp", "micro_batch"}}, oracle());
   ASSERT_FALSE(without.best.empty());
@@ -145,8 +145,7 @@ TEST(Search, DoesWithoutPartialValues) {
 // Down levels on one stage, up levels on the other, with channels or samples split on each.
 TEST(Search, LongLaysADiffusionUnetOutOnStages) {
   Job job;
-  job.model = ir::models::defaults("diffusion_unet");
-  job.model.layers = 5, job.model.hidden = 128, job.model.vocab = 4, job.model.image = 32;
+  job.model = ir::models::ConvNet{"diffusion_unet", 5, 128, 1, 32, 4};
   job.cluster = backends::load_cluster("dgx-a100-80g", 4);
   job.gpus = 4;
   job.global_batch = 16;

@@ -129,7 +129,7 @@ TEST(Search, FitsByLayoutsWhereDegreesAloneDoNot) {
 // micro-batches. Counts in between are faster than the former and hold far less than the latter.
 TEST(Search, HasMoreMicroBatchesInFlightWhereTransfersAreSlow) {
   Job job = small_gpt(32);
-  job.model.layers = 8, job.model.hidden = 2048, job.model.seq = 1024;
+  job.model->layers = 8, job.model->hidden = 2048, job.model->seq = 1024;
   job.model = ir::models::complete(job.model);
   job.cluster = backends::load_cluster("p3-16xlarge", 32);
   job.train.precision = ir::Precision::fp16;
@@ -176,7 +176,7 @@ TEST(Search, SplitsBackwardPassesWhereStagesWait) {
 // neighbours, and tensor parallelism goes between nodes; or a tied embedding stays within a node.
 TEST(Search, StandsRanksBesideEachOtherThatExchangeMost) {
   Job job = small_gpt(16);
-  job.model.hidden = 2048, job.model.seq = 128, job.model.vocab = 51200;
+  job.model->hidden = 2048, job.model->seq = 128, job.model->vocab = 51200;
   job.model = ir::models::complete(job.model);
   job.cluster = backends::load_cluster("p3-16xlarge", 16);
   job.train.precision = ir::Precision::fp16;
@@ -235,8 +235,8 @@ void expect_sharding_found(const Job& job, const std::vector<int>& shardings) {
 // Here ZeRO 3, which has the shortest update and whose collectives hide behind kernels.
 TEST(Search, FindsTheShardingThatAPinFinds) {
   Job job = small_gpt(8);
-  job.model.layers = 4, job.model.hidden = 1024, job.model.heads = 16, job.model.seq = 512;
-  job.model.vocab = 8192, job.model.ffn = job.model.kv_heads = 0;
+  job.model->layers = 4, job.model->hidden = 1024, job.model->heads = 16, job.model->seq = 512;
+  job.model->vocab = 8192, job.model->ffn = job.model->kv_heads = 0;
   job.model = ir::models::complete(job.model);
   job.train.precision = ir::Precision::fp16;
   job.global_batch = 32;
@@ -247,8 +247,8 @@ TEST(Search, FindsTheShardingThatAPinFinds) {
 TEST(Search, ShardsTheFastestOtherwise) {
   Job job = small_gpt(32);
   job.model = ir::models::defaults("llama");
-  job.model.layers = 8, job.model.hidden = 4096, job.model.heads = 32, job.model.seq = 1024;
-  job.model.vocab = 51200;
+  job.model->layers = 8, job.model->hidden = 4096, job.model->heads = 32, job.model->seq = 1024;
+  job.model->vocab = 51200;
   job.model = ir::models::complete(job.model);
   job.cluster = backends::load_cluster("p3-16xlarge", 32);
   job.train.precision = ir::Precision::fp16;
@@ -270,8 +270,8 @@ TEST(Search, ShardsTheFastestOtherwise) {
 TEST(Search, ShardsGradientsOfStagesWhereThatLetsMoreBeInFlight) {
   Job job = small_gpt(16);
   job.cluster = backends::load_cluster("p3-16xlarge", 16);
-  job.model.layers = 24, job.model.hidden = 2048, job.model.heads = 16, job.model.seq = 4096;
-  job.model.vocab = 51200, job.model.ffn = job.model.kv_heads = 0;
+  job.model->layers = 24, job.model->hidden = 2048, job.model->heads = 16, job.model->seq = 4096;
+  job.model->vocab = 51200, job.model->ffn = job.model->kv_heads = 0;
   job.model = ir::models::complete(job.model);
   job.train.precision = ir::Precision::fp16;
   job.global_batch = 128;
@@ -281,8 +281,8 @@ TEST(Search, ShardsGradientsOfStagesWhereThatLetsMoreBeInFlight) {
 // One micro-batch, whose weight gradients fill the stages' waits; both split orders are then one plan.
 TEST(Search, SplitsBackwardPassesOfOneMicroBatch) {
   Job job = small_gpt(8);
-  job.model.hidden = 512, job.model.heads = 8, job.model.seq = 256, job.model.vocab = 1000;
-  job.model.ffn = job.model.kv_heads = 0;
+  job.model->hidden = 512, job.model->heads = 8, job.model->seq = 256, job.model->vocab = 1000;
+  job.model->ffn = job.model->kv_heads = 0;
   job.model = ir::models::complete(job.model);
   job.global_batch = 64;
   const Outcome found = search(job, {.lay_out = 0}, oracle());
@@ -299,7 +299,7 @@ TEST(Search, SplitsBackwardPassesOfOneMicroBatch) {
 // Experts' weights dominate this model: too large for a device, so several devices share them.
 TEST(Search, SharesExpertsWhereMemoryAsksForIt) {
   Job job = small_gpt(4);
-  job.model.experts = 32;
+  job.model->experts = 32;
   const auto best = [&](int64_t memory) {
     const Outcome found =
         search(job, {.pinned = {"tp", "pp", "micro_batch", "zero"}, .memory_bytes = memory, .simulate = 3},

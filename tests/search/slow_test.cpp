@@ -29,16 +29,16 @@ void slow_node(Job& job, int node, double times) {
 }
 
 // GPT or Llama on two or four nodes.
-Job random_job(std::mt19937& random) {
+Job random_slow_job(std::mt19937& random) {
   const auto one_of = [&](auto... values) {
     const std::vector<int> all{values...};
     return all[random() % all.size()];
   };
   Job job;
   job.model = ir::models::defaults(one_of(0, 1) == 0 ? "gpt" : "llama");
-  job.model.layers = one_of(4, 8, 12), job.model.hidden = one_of(1024, 2048), job.model.heads = 16;
-  job.model.seq = one_of(512, 1024), job.model.vocab = one_of(1024, 8192);
-  job.model.experts = one_of(0, 0, 0, 4);
+  job.model->layers = one_of(4, 8, 12), job.model->hidden = one_of(1024, 2048), job.model->heads = 16;
+  job.model->seq = one_of(512, 1024), job.model->vocab = one_of(1024, 8192);
+  job.model->experts = one_of(0, 0, 0, 4);
   job.model = ir::models::complete(job.model);
   job.train.precision = one_of(0, 1) == 0 ? ir::Precision::fp16 : ir::Precision::fp32;
   job.gpus = one_of(8, 16, 32);
@@ -69,7 +69,7 @@ Job level_point(Job point, std::mt19937& random) {
   const planner::Hints& h = point.parallel;
   if (h.pp > 1 && h.virtual_stages == 1)
     point.parallel.stage_layers =
-        level_layers(point.model.layers, measure(point, oracle().act_seconds),
+        level_layers(point.model.layers(), measure(point, oracle().act_seconds),
                      slowness_by_stage(h, point.cluster), point.train.micro_batches);
   return point;
 }
@@ -108,7 +108,7 @@ TEST(SlowStages, EstimatesAreNearTheSimulationAndBoundsBelowIt) {
   Off off[2];  // by whether it is a node, in the usual order: in others links dominate
   int points = 0, stages = 0;
   for (int j = 0; j < 40; ++j) {
-    Job job = random_job(random);
+    Job job = random_slow_job(random);
     const bool node = make_slow(job, random);
     std::vector<Job> all;
     each_point(job, {{"zero"}, {}}, [&](const Job& point) { return all.push_back(point), false; });
@@ -161,9 +161,9 @@ TEST(SlowStages, HaveTheLayersThatAreFastest) {
   int fewer = 0;
   for (int j = 0; j < 24; ++j) {
     Job job = small_gpt(4);
-    if (j % 4 == 0) job.model = ir::models::defaults("t5"), job.model.decoder_layers = 4;
-    job.model.layers = 8 + static_cast<int>(random() % 4), job.model.hidden = 1024, job.model.heads = 16;
-    job.model.seq = 512, job.model.vocab = random() % 2 == 0 ? 1024 : 32768;
+    if (j % 4 == 0) job.model = ir::models::defaults("t5"), job.model->decoder_layers = 4;
+    job.model->layers = 8 + static_cast<int>(random() % 4), job.model->hidden = 1024, job.model->heads = 16;
+    job.model->seq = 512, job.model->vocab = random() % 2 == 0 ? 1024 : 32768;
     job.model = ir::models::complete(job.model);
     job.parallel.pp = j % 3 == 0 ? 2 : 4;
     job.parallel.micro_batch = j % 2 == 0 ? 1 : 4;
@@ -177,12 +177,12 @@ TEST(SlowStages, HaveTheLayersThatAreFastest) {
       with.parallel.stage_layers = cut;
       return estimate(with, cost).seconds;
     };
-    const auto layers = static_cast<int>(job.model.layers);
+    const auto layers = static_cast<int>(job.model.layers());
     const std::vector<int> level = level_layers(layers, cost, slowness, job.train.micro_batches);
     double least = infinity;
     std::vector<int> cut(slowness.size());
     each_cut(layers, cut, 0, [&](const std::vector<int>& c) { least = std::min(least, seconds(c)); });
-    EXPECT_LE(seconds(level), 1.005 * least) << job.model.family << " " << j;
+    EXPECT_LE(seconds(level), 1.005 * least) << job.model.family() << " " << j;
     const auto slow = std::max_element(slowness.begin(), slowness.end()) - slowness.begin();
     const std::vector<int> even = planner::balanced_layers(layers, job.parallel.pp);
     fewer += at(level, slow) < at(even, slow) ? 1 : 0;
@@ -205,7 +205,7 @@ TEST(SlowStages, HangOnTheOrderOfTheMesh) {
 TEST(SlowStages, AreWorthKnowing) {
   for (const int node : {0, 1}) {
     Job job = small_gpt(16);
-    job.model.layers = 12;
+    job.model->layers = 12;
     job.cluster = backends::load_cluster("p3-16xlarge", 16);
     job.train.precision = ir::Precision::fp16;
     job.global_batch = 64;
@@ -222,7 +222,7 @@ TEST(SlowStages, AreWorthKnowing) {
 // A slow device holds the first stages, which keep most micro-batches.
 TEST(SlowStages, StandWhereThatIsFaster) {
   Job job = small_gpt(4);
-  job.model.layers = 12;
+  job.model->layers = 12;
   job.parallel.pp = 4, job.parallel.micro_batch = 1;
   job.cluster.slowdown = {{2, 2}};
   SearchOptions options{.pinned = {"pp", "micro_batch", "recompute"}};

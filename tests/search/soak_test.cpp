@@ -54,7 +54,7 @@ void expect_flat(int searches) {
   mallopt(M_ARENA_MAX, 1);  // otherwise resident memory depends on which thread allocated
 #endif
   planner::Job job = small_gpt(2);
-  job.model.layers = 2;
+  job.model->layers = 2;
   std::vector<double> live, resident;
   int64_t points = 0;
   for (int i = 0; i < searches; ++i) {

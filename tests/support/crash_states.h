@@ -198,7 +198,7 @@ class Disk {
     std::string zeros = node.flushed_bytes, torn = node.bytes;
     zeros.resize(node.bytes.size(), '\0');
     all.push_back(zeros);  // its size before its bytes
-    torn.resize(torn.size() - node.writes.back().bytes.size() / 2);
+    torn.erase(torn.size() - std::min(torn.size(), node.writes.back().bytes.size() / 2));
     all.push_back(torn);
     std::sort(all.begin(), all.end());
     all.erase(std::unique(all.begin(), all.end()), all.end());

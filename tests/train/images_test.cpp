@@ -15,7 +15,7 @@ using planner::Job;
 struct ImageRow {
   const char* name;
   const char* family;
-  int64_t layers, hidden, image, batch;
+  int64_t layers, channels, image, batch;
   std::function<void(Job&)> change;
 };
 std::ostream& operator<<(std::ostream& out, const ImageRow& row) { return out << row.name; }
@@ -35,10 +35,7 @@ class ChannelsLast : public testing::TestWithParam<ImageRow> {
   static planner::LaidOut laid_out(bool channels_last) {
     const ImageRow& row = GetParam();
     Job job;
-    job.model = ir::models::defaults(row.family);
-    job.model.layers = row.layers, job.model.hidden = row.hidden, job.model.image = row.image;
-    job.model.vocab = 5;
-    job.model.channels_last = channels_last;
+    job.model = ir::models::ConvNet{row.family, row.layers, row.channels, 1, row.image, 5, channels_last};
     job.train.optimizer = ir::Optimizer::momentum;
     job.train.learning_rate = 0.01;
     job.train.precision = ir::Precision::fp64;

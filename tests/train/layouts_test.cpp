@@ -52,7 +52,7 @@ const Row rows[] = {
     {"rows_over_dp5_zero2", "gpt", 1, [](Job&, Hints& h) { h.dp = 5, h.zero = 2; }},
     {"rows_over_dp5_zero3", "gpt", 2, [](Job&, Hints& h) { h.dp = 5, h.zero = 3; }},
     {"heads_over_tp3", "gpt", 1, [](Job&, Hints& h) { h.tp = 3; }},
-    {"ffn_over_tp3", "llama", 1, [](Job& j, Hints& h) { j.model.ffn = 22, h.tp = 3; }},
+    {"ffn_over_tp3", "llama", 1, [](Job& j, Hints& h) { j.model->ffn = 22, h.tp = 3; }},
     {"sequence_over_cp3", "gpt", 1, [](Job&, Hints& h) { h.cp = 3; }},
     {"sequence_over_sp3", "llama", 1, [](Job&, Hints& h) { h.tp = 3, h.sequence_parallel = true; }},
     {"rows_and_heads", "gpt", 1, [](Job&, Hints& h) { h.dp = 5, h.tp = 3; }},

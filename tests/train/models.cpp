@@ -54,20 +54,20 @@ TensorId batch_norm(Builder& b, TensorId x, const std::string& name, int64_t cha
 
 planner::Job transformer(const std::string& family, double dropout, int64_t batch) {
   planner::Job job;
-  job.model = ir::models::defaults(family);
   job.gpus = job.parallel.dp = 1;
   job.parallel.micro_batch = static_cast<int>(batch);
   job.global_batch = batch;
   if (ir::models::is_conv_net(family)) {
     const bool alexnet = family == "alexnet";
-    job.model.layers = alexnet ? 8 : 16, job.model.hidden = alexnet ? 4 : 2;
-    job.model.image = alexnet ? 63 : 32, job.model.vocab = classes;
+    job.model = alexnet ? ir::models::ConvNet{family, 8, 4, 1, 63, classes}
+                        : ir::models::ConvNet{family, 16, 2, 1, 32, classes};
     return job;
   }
-  job.model.layers = 2, job.model.hidden = 16, job.model.heads = 4, job.model.seq = 8;
-  job.model.vocab = 31, job.model.pad_vocab_to = 1;
-  if (family == "llama") job.model.kv_heads = 2, job.model.ffn = 24;
-  job.model.dropout = dropout;
+  job.model = ir::models::defaults(family);
+  job.model->layers = 2, job.model->hidden = 16, job.model->heads = 4, job.model->seq = 8;
+  job.model->vocab = 31, job.model->pad_vocab_to = 1;
+  if (family == "llama") job.model->kv_heads = 2, job.model->ffn = 24;
+  job.model->dropout = dropout;
   return job;
 }
 
@@ -84,15 +84,15 @@ planner::ResolvedJob job_of(const TransformerRow& row, int64_t batch, const ir::
 }
 
 Start transformer_start(const planner::Job& job) {
-  if (const int64_t image = job.model.image; ir::models::is_conv_net(job.model.family)) {
-    Start start = graph_start(3 * image * image);
+  if (const ir::models::ConvNet* net = job.model.conv_net()) {
+    Start start = graph_start(3 * net->image * net->image);
     start.rule = [](const std::string& tensor) {
       const InitialRule rule = backends::host::initial_rule(tensor, 1);
       return InitialRule{rule.mean, 8 * rule.deviation};
     };
     return start;
   }
-  const int64_t layers = job.model.layers, vocab = job.model.vocab;
+  const int64_t layers = job.model.layers(), vocab = job.model->vocab;
   return {.rule =
               [layers](const std::string& tensor) {
                 InitialRule rule = backends::host::initial_rule(tensor, layers);

@@ -33,7 +33,7 @@ const TransformerRow transformers[] = {
     {"pp2_bert", "bert", 0.1, 2, [](Job& j) { j.parallel.pp = 2; }},
     {"pp3_uneven", "gpt", 0, 6,
      [](Job& j) {
-       j.model.layers = 4, j.parallel.pp = 3, j.parallel.stage_layers = {1, 2, 1};
+       j.model->layers = 4, j.parallel.pp = 3, j.parallel.stage_layers = {1, 2, 1};
      }},
     {"gpipe", "gpt", 0.1, 4,
      [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = planner::Schedule::gpipe; }},
@@ -47,11 +47,11 @@ const TransformerRow transformers[] = {
        j.parallel.schedule = planner::Schedule::zb_h1;
      }},
     {"zb_h2", "gpt", 0, 6,
-     [](Job& j) { j.model.layers = 4, j.parallel.pp = 3, j.parallel.schedule = planner::Schedule::zb_h2; }},
+     [](Job& j) { j.model->layers = 4, j.parallel.pp = 3, j.parallel.schedule = planner::Schedule::zb_h2; }},
     {"interleaved", "gpt", 0.1, 4,
-     [](Job& j) { j.model.layers = 4, j.parallel.pp = j.parallel.virtual_stages = 2; }},
+     [](Job& j) { j.model->layers = 4, j.parallel.pp = j.parallel.virtual_stages = 2; }},
     {"interleaved_tp2", "llama", 0, 2,
-     [](Job& j) { j.model.layers = 4, j.parallel.pp = j.parallel.virtual_stages = j.parallel.tp = 2; }},
+     [](Job& j) { j.model->layers = 4, j.parallel.pp = j.parallel.virtual_stages = j.parallel.tp = 2; }},
     {"zero1", "gpt", 0.1, 1, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 1; }},
     {"zero1_uneven", "gpt", 0, 1, [](Job& j) { j.parallel.dp = 3, j.parallel.zero = 1; }},
     {"zero1_tp2", "gpt", 0, 3, [](Job& j) { j.parallel.dp = j.parallel.tp = 2, j.parallel.zero = 1; }},
@@ -74,26 +74,26 @@ const TransformerRow transformers[] = {
      }},
     {"recompute_by_stage", "gpt", 0.1, 4,
      [](Job& j) {
-       j.model.layers = 4, j.parallel.pp = j.parallel.tp = 2, j.train.recompute = ir::Recompute::full;
+       j.model->layers = 4, j.parallel.pp = j.parallel.tp = 2, j.train.recompute = ir::Recompute::full;
        j.train.recompute_layers = {2, 1}, j.train.recompute_others = ir::Recompute::selective;
      }},
     {"recompute_selective_by_stage", "llama", 0, 4,
      [](Job& j) {
-       j.model.layers = 4, j.parallel.pp = j.parallel.virtual_stages = 2;
+       j.model->layers = 4, j.parallel.pp = j.parallel.virtual_stages = 2;
        j.train.recompute = ir::Recompute::selective, j.train.recompute_layers = {1, 1, 0, 1};
      }},
     {"epilogues_tp2", "gpt", 0.1, 1, [](Job& j) { j.parallel.tp = 2, j.train.epilogues = true; }},
-    {"gelu_tanh_tp2", "gpt", 0.1, 1, [](Job& j) { j.model.gelu = "tanh", j.parallel.tp = 2; }},
+    {"gelu_tanh_tp2", "gpt", 0.1, 1, [](Job& j) { j.model->gelu = "tanh", j.parallel.tp = 2; }},
     {"residual_epilogues", "llama", 0, 2, [](Job& j) { j.parallel.dp = 2, j.train.epilogues = true; }},
-    {"gelu_epilogues", "gpt", 0.1, 3, [](Job& j) { j.model.gelu = "tanh", j.train.epilogues = true; }},
+    {"gelu_epilogues", "gpt", 0.1, 3, [](Job& j) { j.model->gelu = "tanh", j.train.epilogues = true; }},
     {"gelu_epilogues_sp2_dp2", "gpt", 0.1, 2,
      [](Job& j) {
-       j.model.gelu = "tanh", j.train.epilogues = j.parallel.sequence_parallel = true;
+       j.model->gelu = "tanh", j.train.epilogues = j.parallel.sequence_parallel = true;
        j.parallel.tp = j.parallel.dp = 2, j.train.recompute = ir::Recompute::full;
      }},
     {"gelu_epilogues_zb_h1", "gpt", 0.1, 4,
      [](Job& j) {
-       j.model.gelu = "tanh", j.train.epilogues = true;
+       j.model->gelu = "tanh", j.train.epilogues = true;
        j.parallel.pp = 2, j.parallel.schedule = planner::Schedule::zb_h1;
      }},
     {"fused_loss", "bert", 0.1, 2, [](Job& j) { j.train.fused_loss = true; }},
@@ -128,11 +128,12 @@ const TransformerRow transformers[] = {
        j.parallel.sequence_parallel = true;
      }},
     {"experts_ep2", "gpt", 0.1, 1,
-     [](Job& j) { j.model.experts = 4, j.model.top_k = 2, j.parallel.dp = 4, j.parallel.ep = 2; }},
-    {"experts_tp2", "llama", 0, 1, [](Job& j) { j.model.experts = 3, j.model.top_k = 1, j.parallel.tp = 2; }},
+     [](Job& j) { j.model->experts = 4, j.model->top_k = 2, j.parallel.dp = 4, j.parallel.ep = 2; }},
+    {"experts_tp2", "llama", 0, 1,
+     [](Job& j) { j.model->experts = 3, j.model->top_k = 1, j.parallel.tp = 2; }},
     {"experts_ep2_zero1", "llama", 0, 3,
      [](Job& j) {
-       j.model.experts = 4, j.model.top_k = 2, j.parallel.dp = j.parallel.ep = 2, j.parallel.zero = 1;
+       j.model->experts = 4, j.model->top_k = 2, j.parallel.dp = j.parallel.ep = 2, j.parallel.zero = 1;
      }},
 };
 

@@ -1,0 +1,108 @@
+#include "ir/models/model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "sbp/error.h"
+
+namespace boxcar::ir::models {
+namespace {
+
+// The number that `of` takes from a transformer; `otherwise` of a convolutional network.
+template <typename Of, typename T>
+T of_transformer(const Model& model, Of of, T otherwise) {
+  const Transformer* transformer = model.transformer();
+  return transformer ? of(*transformer) : otherwise;
+}
+
+}  // namespace
+
+const Transformer* Model::operator->() const {
+  if (const Transformer* found = transformer()) return found;
+  throw Error::fault("model", fmt::format("a model of family {} is no transformer", family()));
+}
+
+Transformer* Model::operator->() { return const_cast<Transformer*>(std::as_const(*this).operator->()); }
+
+const std::string& Model::family() const {
+  return std::visit([](const auto& kind) -> const std::string& { return kind.family; }, kind_);
+}
+
+std::string& Model::family() {
+  return std::visit([](auto& kind) -> std::string& { return kind.family; }, kind_);
+}
+
+int64_t Model::layers() const {
+  return std::visit([](const auto& kind) { return kind.layers; }, kind_);
+}
+
+int64_t& Model::layers() {
+  return std::visit([](auto& kind) -> int64_t& { return kind.layers; }, kind_);
+}
+
+Model default_model(const std::string& family) {
+  if (is_conv_net(family)) return ConvNet{family};
+  for (const std::string& known : transformer_families())
+    if (known == family) return defaults(family);
+  throw Error::input(
+      "family", fmt::format("unknown '{}' (use {} or {})", family, fmt::join(transformer_families(), " or "),
+                            fmt::join(conv_net_families(), " or ")));
+}
+
+Model complete(Model model) {
+  if (const Transformer* transformer = model.transformer()) return complete(*transformer);
+  check_sizes(*model.conv_net());
+  return model;
+}
+
+Graph build(const Model& model, int64_t batch) {
+  if (const ConvNet* net = model.conv_net()) return build(*net, batch);
+  return build(*model.transformer(), batch);
+}
+
+int64_t parameters(const Model& model) {
+  if (const ConvNet* net = model.conv_net()) return parameters(*net);
+  return parameters(*model.transformer());
+}
+
+bool has_attention_core(const Model& model) {
+  return of_transformer(
+      model, [](const Transformer& t) { return !t.flash; }, false);
+}
+
+std::vector<std::pair<const char*, int64_t>> tensor_parallel_extents(const Model& model) {
+  if (const ConvNet* net = model.conv_net()) return {{"channels", net->channels}};
+  return {{"heads", model->heads}, {"kv_heads", model->kv_heads}, {"ffn", model->ffn}};
+}
+
+int64_t tokens(const Model& model) {
+  return of_transformer(
+      model, [](const Transformer& t) { return t.seq; }, int64_t{0});
+}
+
+int64_t experts(const Model& model) {
+  return of_transformer(
+      model, [](const Transformer& t) { return t.experts; }, int64_t{0});
+}
+
+int64_t expert_every(const Model& model) {
+  return of_transformer(
+      model, [](const Transformer& t) { return t.expert_every; }, int64_t{1});
+}
+
+int64_t decoder_layers(const Model& model) {
+  return of_transformer(
+      model, [](const Transformer& t) { return t.decoder_layers; }, int64_t{0});
+}
+
+bool is_fused(const Model& model) {
+  return of_transformer(
+      model, [](const Transformer& t) { return t.flash; }, false);
+}
+
+bool has_tied_head(const Model& model) {
+  return of_transformer(
+      model, [](const Transformer& t) { return t.tied; }, false);
+}
+
+}  // namespace boxcar::ir::models

@@ -1,0 +1,74 @@
+// A model's configuration: of a transformer or of a convolutional network.
+//
+//   Model model = default_model("llama");
+//   model->layers = 32, model->hidden = 4096, model->heads = 32, model->seq = 4096, model->vocab = 32000;
+//   parameters(model)                              6,738,415,616
+//
+//   Model images = ConvNet{"resnet", 16, 64, 1, 224, 1000};
+//   images.transformer()                           null
+//   images.conv_net()->channels                    64
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "ir/models/conv_net.h"
+#include "ir/models/transformer.h"
+
+namespace boxcar::ir::models {
+
+class Model {
+ public:
+  Model() = default;  // a gpt
+  Model(Transformer transformer) : kind_(std::move(transformer)) {}
+  Model(ConvNet net) : kind_(std::move(net)) {}
+
+  // Null where the model is of the other kind.
+  const Transformer* transformer() const { return std::get_if<Transformer>(&kind_); }
+  const ConvNet* conv_net() const { return std::get_if<ConvNet>(&kind_); }
+  ConvNet* conv_net() { return std::get_if<ConvNet>(&kind_); }
+
+  // The transformer. Throws Error (fault) for a convolutional network.
+  const Transformer* operator->() const;
+  Transformer* operator->();
+
+  // Both kinds have these.
+  const std::string& family() const;
+  std::string& family();
+  int64_t layers() const;
+  int64_t& layers();
+
+  friend bool operator==(const Model&, const Model&) = default;
+
+ private:
+  std::variant<Transformer, ConvNet> kind_;
+};
+
+// The model, which REQUIRES that it is one.
+inline const Transformer& transformer_of(const Model& model) { return *model.operator->(); }
+
+// The family's own values; sizes are left open. Throws Error naming the key for an unknown family.
+Model default_model(const std::string& family);
+// Fills in what the family leaves open. Throws Error naming the key for impossible sizes.
+Model complete(Model model);
+
+// The forward pass of one micro-batch, as transformer.h and conv_net.h describe it.
+Graph build(const Model& model, int64_t batch);
+int64_t parameters(const Model& model);
+
+// Whether the model has the products and the softmax that selective recomputation runs again.
+bool has_attention_core(const Model& model);
+// Sizes that the degree of tensor parallelism has to divide, by their keys: heads, kv_heads and ffn, or
+// channels.
+std::vector<std::pair<const char*, int64_t>> tensor_parallel_extents(const Model& model);
+// Tokens of a sample that the model reads; 0 of images.
+int64_t tokens(const Model& model);
+int64_t experts(const Model& model);         // of a layer that has them; 0: dense
+int64_t expert_every(const Model& model);    // layers from one with experts to the next; 1 where none has
+int64_t decoder_layers(const Model& model);  // the last so many layers; 0 without a decoder
+bool is_fused(const Model& model);           // attention as one op
+bool has_tied_head(const Model& model);      // the head shares the embedding's words
+
+}  // namespace boxcar::ir::models
