@@ -25,8 +25,14 @@ std::function<Field(Request&)> field(T& (*member)(Request&)) {
   return [member](Request& request) { return Field(&member(request)); };
 }
 
+ir::models::ConvNet& net_of(Request& request) {
+  if (ir::models::ConvNet* net = request.job.model.conv_net()) return *net;
+  throw Error::fault(
+      "model", fmt::format("a model of family {} is no convolutional network", request.job.model.family()));
+}
+
 #define MODEL(m) field(+[](Request & r) -> auto& { return r.job.model->m; })
-#define NET(m) field(+[](Request & r) -> auto& { return r.job.model.conv_net()->m; })
+#define NET(m) field(+[](Request & r) -> auto& { return net_of(r).m; })
 #define PARALLEL(m) field(+[](Request & r) -> auto& { return r.job.parallel.m; })
 #define TRAIN(m) field(+[](Request & r) -> auto& { return r.job.train.m; })
 #define RUN(m) field(+[](Request & r) -> auto& { return r.run.m; })

@@ -1,4 +1,5 @@
 // Jobs from flags, files and presets, and messages about them.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <sys/wait.h>
@@ -166,6 +167,21 @@ TEST(Jobs, FlagsAndFilesAgree) {
   EXPECT_EQ(from_flags.exit_code, 0) << from_flags.err;
   EXPECT_GT(from_flags.out.size(), 500u);
   EXPECT_EQ(until_simulator(from_flags.out), until_simulator(from_file.out));
+}
+
+// Channels and classes were hidden and vocab once.
+TEST(Jobs, OldKeysOfImagesAreRead) {
+  const auto parameters = [](const Words& sizes) {
+    Words words{"simulate", "--json", "--cluster=dgx-a100-80g", "--gpus=1", "--model=resnet50"};
+    words.insert(words.end(), sizes.begin(), sizes.end());
+    const Output output = run_program(words);
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    const size_t at = output.out.find("\"configuration\"");
+    return output.out.substr(at, output.out.find('}', at) - at);
+  };
+  const std::string now = parameters({"--channels=32", "--classes=10"});
+  EXPECT_THAT(now, testing::HasSubstr("channels"));
+  EXPECT_EQ(parameters({"--hidden=32", "--vocab=10"}), now);
 }
 
 // Output on a terminal, with and without NO_COLOR.

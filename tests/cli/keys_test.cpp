@@ -55,13 +55,27 @@ TEST(Keys, FlagsAreUnique) {
 }
 
 TEST(Keys, ReadBack) {
-  Request request;
+  const auto request_of = [](const Key& key) {
+    Request request;
+    if (!key.families.empty()) request.job.model = ir::models::default_model(key.families.front());
+    return request;
+  };
   for (const Key& key : keys()) {
-    std::string text = get(key, request);
+    std::string text = get(key, request_of(key));
     if (key.required || text == "0" || text.empty() || text == "-1") continue;  // not yet filled in
-    Request other;
+    Request other = request_of(key);
     set(key, other, "here", text);
     EXPECT_EQ(get(key, other), text) << key.path();
+  }
+}
+
+TEST(Keys, OfAnotherKindOfModelAreAFault) {
+  Request request;
+  try {
+    get(*find_key("model", "channels"), request);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "model: a model of family gpt is no convolutional network");
   }
 }
 
