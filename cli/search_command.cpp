@@ -20,6 +20,7 @@
 #include "cli/job.h"
 #include "cli/keys.h"
 #include "cli/output.h"
+#include "cli/quantities.h"
 #include "cli/search_report.h"
 #include "cli/time_budget.h"
 #include "cli/what_if.h"
@@ -49,22 +50,9 @@ struct SearchArguments {
   int simulate = 12, threads = 0;
 };
 
-// "72GB", "80GiB", "5s": a number and one of the units.
-double with_unit(const std::string& flag, const char* what, const std::string& text,
-                 const std::vector<std::pair<std::string, double>>& units, const char* example) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string unit(end, text.data() + text.size());
-  for (const auto& [name, factor] : units)
-    if (error == std::errc() && value > 0 && unit == name) return value * factor;
-  throw Error::input(flag, fmt::format("got \"{}\", expected a {} such as {}", text, what, example));
-}
-
 int64_t memory_of(const std::string& text, const backends::DeviceProfile& device) {
   if (text.empty()) return device.memory_bytes;
-  const double bytes =
-      with_unit("--memory", "size", text,
-                {{"GB", 1e9}, {"MB", 1e6}, {"TB", 1e12}, {"GiB", 0x1p30}, {"MiB", 0x1p20}}, "72GB or 80GiB");
+  const double bytes = read_bytes("--memory", text, "72GB or 80GiB");
   const auto most = static_cast<double>(device.memory_bytes);
   if (bytes > most * 1.02)  // 80GiB of what is called so, and shows 79.25
     throw Error::input("--memory",
@@ -75,8 +63,7 @@ int64_t memory_of(const std::string& text, const backends::DeviceProfile& device
 
 double seconds_of(const std::string& flag, const std::string& text) {
   if (text.empty()) return std::numeric_limits<double>::infinity();
-  return with_unit(flag, "time", text, {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"m", 60}, {"", 1}},
-                   "5s or 2m");
+  return read_seconds(flag, text, "5s or 2m");
 }
 
 search::Goal objective_of(const std::string& text) {
