@@ -66,11 +66,6 @@ constexpr Effect effects[] = {
     {"train.eps", uses_eps},
 };
 
-const Key& key_at(const std::string& path) {
-  const size_t dot = path.find('.');
-  return *find_key(path.substr(0, dot), path.substr(dot + 1));
-}
-
 // Where it is given, other than its default; null where not.
 const Given* asked(const GivenKeys& given, const Effect& effect) {
   const auto found = given.find(effect.path);

@@ -198,15 +198,6 @@ backends::Cluster load_cluster(const std::string& name, const std::string& devic
   return cluster;
 }
 
-namespace {
-
-const Key& key_at(const std::string& path) {
-  const size_t dot = path.find('.');
-  return *find_key(path.substr(0, dot), path.substr(dot + 1));
-}
-
-}  // namespace
-
 void set(Request& request, const std::string& path, const Given& value) {
   // Decay here is always apart from the gradient, as AdamW's is.
   const bool adamw = path == "train.optimizer" && value.text == "adamw";

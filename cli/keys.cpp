@@ -469,6 +469,11 @@ const Key* find_key(std::string_view section, std::string_view name) {
   return nullptr;
 }
 
+const Key& key_at(const std::string& path) {
+  const size_t dot = path.find('.');
+  return *find_key(path.substr(0, dot), path.substr(dot + 1));
+}
+
 void set(const Key& key, Request& request, const std::string& where, const std::string& text) {
   std::visit(Setter{key, where, text}, key.field(request));
 }

@@ -55,6 +55,7 @@ std::vector<std::string> sections();  // in the file's order
 // The section whose keys are not part of a plan: how `boxcar train` runs it.
 inline constexpr const char* run_section = "run";
 const Key* find_key(std::string_view section, std::string_view name);
+const Key& key_at(const std::string& path);  // of a key that there is: "train.eps"
 
 // Parses `text` into the key's field. Throws Error (bad input) at `where`, saying what is allowed.
 void set(const Key& key, Request& request, const std::string& where, const std::string& text);
