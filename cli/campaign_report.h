@@ -1,0 +1,44 @@
+// What `boxcar campaign` prints: whole training runs beside each other, as a table or a document.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sim/campaign/campaign.h"
+#include "sim/campaign/step_error.h"
+
+namespace boxcar::cli {
+
+struct CampaignRow {
+  std::string name;  // the job file, the saved plan or the model
+  int gpus = 0;
+  std::map<std::string, std::string> configuration;
+  std::string why_not;  // "does not fit: ..."; then there are no numbers
+  campaign::Campaign run;
+  campaign::CostRange cost;
+  campaign::StepError error;
+  double amount_per_step = 0;  // tokens or samples
+  double checkpoint_bytes = 0;
+};
+
+struct CampaignReport {
+  double amount = 0;                // of the whole run
+  std::string unit = "tokens";      // or "samples"
+  double checkpoint_bandwidth = 0;  // bytes/s; 0: not given
+  double mtbf_seconds = 0;          // of mtbf_gpus; 0: not given
+  int64_t mtbf_gpus = 0;
+  double restart_seconds = 0;
+  double pue = 1;
+  std::vector<CampaignRow> rows;
+};
+
+// The row that is over first, and the one that costs least, of two or more that fit; null otherwise. None is
+// the cheapest unless all that fit have a price.
+const CampaignRow* fastest(const CampaignReport& report);
+const CampaignRow* cheapest(const CampaignReport& report);
+
+std::string to_table(const CampaignReport& report);
+std::string to_json(const CampaignReport& report);  // one document, schema_version 1, units in key names
+
+}  // namespace boxcar::cli
