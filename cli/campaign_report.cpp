@@ -50,19 +50,19 @@ std::vector<Column> columns_of(const CampaignReport& r) {
   if (any([](const CampaignRow* row) { return row->cost.estimate.mwh.has_value(); }))
     columns.push_back({"MWh", [=](const Cost& c) { return number(c.mwh); }});
   columns.push_back({"goodput", [](const Cost& c) { return fmt::format("{:.1f} %", 100 * c.goodput); }});
-  if (counts_failures(r)) {
+  if (counts_failures(r))
     columns.push_back(
-        {"save every", [](const Cost& c) { return duration_text(c.seconds_between_checkpoints); }});
-    columns.push_back(
-        {"in steps", [](const Cost& c) { return fmt::format("{}", c.steps_between_checkpoints); }});
-  }
+        {"save every", [](const Cost& c) { return fmt::format("{} steps", c.steps_between_checkpoints); }});
   return columns;
 }
 
-// "7.03 to 8.51"; one of them where both read alike.
+// "7.03 to 8.51", "11 to 13 steps"; one of them where both read alike.
 std::string range_text(const Column& column, const campaign::CostRange& cost) {
   const std::string low = column.text(cost.low), high = column.text(cost.high);
-  return low == high ? low : fmt::format("{} to {}", low, high);
+  if (low == high) return low;
+  const size_t unit = low.find(' ');
+  const bool same_unit = unit != std::string::npos && high.ends_with(low.substr(unit));
+  return fmt::format("{} to {}", same_unit ? low.substr(0, unit) : low, high);
 }
 
 struct Line {
@@ -80,8 +80,8 @@ std::string aligned(const std::vector<Line>& lines) {
   std::string text;
   for (const Line& line : lines) {
     std::string out = fmt::format("{:<{}}", line.cells[0], widths[0]);
-    for (size_t i = 1; i < line.cells.size(); ++i) out += fmt::format("   {:>{}}", line.cells[i], widths[i]);
-    text += out + (line.remark.empty() ? "" : "   " + line.remark) + "\n";
+    for (size_t i = 1; i < line.cells.size(); ++i) out += fmt::format("  {:>{}}", line.cells[i], widths[i]);
+    text += out + (line.remark.empty() ? "" : "  " + line.remark) + "\n";
   }
   return text;
 }
@@ -144,13 +144,18 @@ std::string conditions_text(const CampaignReport& r) {
          }))
       line("checkpoint", checkpoint);
   if (counts_failures(r)) {
-    std::vector<std::string> expected;
-    for (const CampaignRow* row : fitting(r))
-      expected.push_back(fmt::format("{} on {} GPUs", number_text(row->cost.estimate.failures), row->gpus));
+    const auto on_each = [&](const std::function<std::string(const Cost&)>& what) {
+      std::vector<std::string> texts;
+      for (const CampaignRow* row : fitting(r))
+        texts.push_back(fmt::format("{} on {} GPUs", what(row->cost.estimate), row->gpus));
+      return fmt::format("{}", fmt::join(texts, ", "));
+    };
     line("failures",
          fmt::format("one in {} on {} GPUs, in proportion to the GPUs; {} from each to the next step",
                      duration_text(r.mtbf_seconds), r.mtbf_gpus, duration_text(r.restart_seconds)));
-    line("", fmt::format("expected: {}", fmt::join(expected, ", ")));
+    line("", "expected: " + on_each([](const Cost& c) { return number_text(c.failures); }));
+    line("interval", on_each([](const Cost& c) { return duration_text(c.seconds_between_checkpoints); }) +
+                         " between checkpoints");
   }
   const CampaignRow& row = *fitting(r).front();
   if (row.run.watts_per_gpu)
