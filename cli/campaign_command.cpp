@@ -18,6 +18,8 @@
 #include "cli/output.h"
 #include "cli/plan_file.h"
 #include "cli/quantities.h"
+#include "cli/search_job.h"
+#include "cli/search_report.h"
 #include "cli/what_if.h"
 #include "ir/read_number.h"
 #include "ir/units.h"
@@ -38,15 +40,17 @@ struct CampaignArguments {
   std::vector<std::string> plans, changes, stragglers;
   std::string tokens, samples, mtbf, bandwidth, restart;
   std::optional<double> price, watts, pue;
-  bool json = false;
+  bool json = false, search = false;
 };
 
-// A training run to be simulated: a job, or a saved plan with the job that it was compiled from.
+// A training run to be simulated: a job, a job whose plan is searched, or a saved plan.
 struct Run {
   std::string name;
   ir::Plan plan;
   backends::Cluster cluster;
   std::optional<planner::ResolvedJob> job;  // to compile; none for a saved plan
+  std::optional<Request> open = {};         // to search, as far as `given` leaves it open
+  GivenKeys given = {};
 };
 
 void check_together(const CampaignArguments& a) {
@@ -108,16 +112,30 @@ std::vector<Given> take_gpus(const GivenKeys& given) {
   return all;
 }
 
+std::string name_of(const GivenKeys& given, const std::string& file) {
+  const auto model = given.find("model.family");
+  return !file.empty() ? file : model == given.end() ? "flags" : model->second.text;
+}
+
+Run open_run(const CampaignArguments& a, const GivenKeys& given, const std::string& file) {
+  Request request = open_request(given);
+  check_effects(given, request, open_keys(given));
+  if (request.job.global_batch == 0)
+    throw Error::input("train.global_batch", "missing; give it in the job file or as --global-batch");
+  make_changes(a, request.job.cluster);
+  Run run{name_of(given, file), {}, request.job.cluster, std::nullopt};
+  run.open = std::move(request);
+  run.given = given;
+  return run;
+}
+
 Run run_of(const CampaignArguments& a, const GivenKeys& given, const std::string& file) {
+  if (a.search) return open_run(a, given, file);
   Resolved resolved = resolve(given);
   for (const std::string& text : without_effect(given, resolved.request.job)) tell(text);
   planner::Job job = resolved.job;
   make_changes(a, job.cluster);
-  Run run;
-  const auto model = given.find("model.family");
-  run.name = !file.empty() ? file : model == given.end() ? "flags" : model->second.text;
-  run.cluster = job.cluster;
-  run.job = planner::resolve(std::move(job));
+  Run run{name_of(given, file), {}, job.cluster, planner::resolve(std::move(job))};
   run.plan.labels = std::move(resolved.labels);
   return run;
 }
@@ -125,6 +143,7 @@ Run run_of(const CampaignArguments& a, const GivenKeys& given, const std::string
 std::vector<Run> runs_of(const CampaignArguments& a) {
   std::vector<std::string> files = a.job.files();
   if (files.empty() && a.plans.empty()) files.emplace_back();  // the flags alone
+  if (files.empty() && a.search) throw Error::input("--search", "has no effect on a saved plan");
   std::vector<Run> runs;
   for (const std::string& file : files) {
     GivenKeys given = a.job.given(file);
@@ -170,14 +189,37 @@ std::string why_not(const explain::Report& r) {
                      ir::format_bytes(static_cast<double>(r.memory_limit_bytes)));
 }
 
-// The step of a run that fits. `row` says why it does not, else.
+void find_step(Run& run, CampaignRow& row) {
+  const search::SearchOptions options{.pinned = pinned_keys(run.given), .described = as_described(*run.open)};
+  search::Outcome outcome;
+  try {
+    outcome = search::search(run.open->job, options, simulating_oracle());
+  } catch (const Error& error) {
+    throw located(run.given, error);
+  }
+  if (outcome.best.empty()) {
+    row.why_not = fmt::format("does not fit: none of {} plans", outcome.points);
+    return;
+  }
+  const search::Candidate& best = outcome.best.front();
+  row.run.step_seconds = best.seconds;
+  row.plan_flags = flags_of(best.job);
+  run.open->job = best.job;
+  run.job = planner::resolve(best.job);
+  run.plan = best.plan ? std::move(*best.plan) : search::plan_of(best);
+  run.plan.labels = labels_of(*run.open);
+}
+
+void compile_run(Run& run) {
+  std::map<std::string, std::string> labels = std::move(run.plan.labels);
+  run.plan = planner::compile(*run.job);
+  run.plan.labels = std::move(labels);
+}
+
+// Simulates a step. Where the run does not fit, `row` says why, and has no step.
 void simulate_step(Run& run, CampaignRow& row) {
   try {
-    if (run.job) {
-      std::map<std::string, std::string> labels = std::move(run.plan.labels);
-      run.plan = planner::compile(*run.job);
-      run.plan.labels = std::move(labels);
-    }
+    if (run.job) compile_run(run);
   } catch (const planner::TooLarge& error) {
     row.why_not = error.what();
     return;
@@ -189,6 +231,12 @@ void simulate_step(Run& run, CampaignRow& row) {
   }
   planner::verify(run.plan, run.cluster.device->memory_bytes);
   row.run.step_seconds = sim::simulate(run.plan, run.cluster, {}).step_seconds;
+}
+
+// Also of a run that has no plan.
+int gpus_of(const Run& run) {
+  if (run.plan.devices > 0) return run.plan.devices;
+  return run.job ? (*run.job)->gpus : run.open->job.gpus;
 }
 
 double bytes_of_checkpoint(const Run& run) {
@@ -209,9 +257,9 @@ void check_goodput(const CampaignReport& report, const CampaignRow& row) {
 CampaignRow row_of(const CampaignArguments& a, const CampaignReport& report, Run& run) {
   CampaignRow row;
   row.name = run.name;
+  run.open ? find_step(run, row) : simulate_step(run, row);
   row.configuration = run.plan.labels;
-  simulate_step(run, row);
-  row.gpus = row.run.gpus = run.plan.devices > 0 ? run.plan.devices : run.job ? (*run.job)->gpus : 0;
+  row.gpus = row.run.gpus = gpus_of(run);
   if (!row.why_not.empty()) return row;
   row.amount_per_step = amount_per_step(run, report.unit);
   row.run.steps = steps_for(report.amount, row.amount_per_step, report.unit);
@@ -241,7 +289,8 @@ int run(const CampaignArguments& arguments, Extent extent) {
   std::vector<Run> runs = runs_of(arguments);
   if (extent == Extent::reading) return 0;
   for (Run& one : runs) {
-    progress.step(fmt::format("simulating run {} of {}", report.rows.size() + 1, runs.size()));
+    progress.step(fmt::format("{} run {} of {}", one.open ? "searching" : "simulating",
+                              report.rows.size() + 1, runs.size()));
     report.rows.push_back(row_of(arguments, report, one));
     one = {};  // its plan may be large
   }
@@ -252,7 +301,8 @@ int run(const CampaignArguments& arguments, Extent extent) {
     const CampaignRow& first = report.rows.front();
     throw Error::cannot_run(
         report.rows.size() > 1 ? fmt::format("{} on {} GPUs", first.name, first.gpus) : "",
-        fmt::format("{} (`boxcar simulate` on the same job says what would help)", first.why_not));
+        fmt::format("{} (`boxcar {}` on the same job says what would help)", first.why_not,
+                    arguments.search ? "search" : "simulate"));
   }
   print(arguments.json ? to_json(report) : to_table(report));
   return 0;
@@ -296,6 +346,8 @@ void add_campaign_command(CLI::App& app, int& exit_code, Extent extent) {
       ->type_name("FILE")
       ->check(not_empty())
       ->take_all();
+  command->add_flag("--search", arguments->search,
+                    "find the fastest plan of each job, as `boxcar search` does, where keys leave it open");
   command->add_flag("--json", arguments->json, "print one JSON document instead of the table");
   command
       ->add_option("--what-if", arguments->changes,

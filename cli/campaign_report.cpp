@@ -33,7 +33,7 @@ struct Column {
 
 std::string days_text(double seconds) {
   const double days = seconds / 86400;
-  return fmt::format("{:.{}f}", days, days >= 100 ? 0 : days >= 10 ? 1 : 2);
+  return days >= 100 ? fmt::format("{:.0f}", days) : fmt::format("{:.3g}", days);
 }
 
 // Without what nobody gave numbers for.
@@ -133,6 +133,9 @@ std::string conditions_text(const CampaignReport& r) {
          return fmt::format("{} of {} {}", row.run.steps, number_text(row.amount_per_step), r.unit);
        }))
     line("steps", steps);
+  for (const CampaignRow* row : fitting(r))
+    if (!row->plan_flags.empty())
+      line("found", fmt::format("{} on {} GPUs: {}", row->name, row->gpus, row->plan_flags));
   for (const std::string& error : by_row(r, [](const CampaignRow& row) { return to_text(row.error); }))
     line("range", error);
   if (r.checkpoint_bandwidth > 0)
@@ -199,6 +202,7 @@ ordered_json row_json(const CampaignReport& r, const CampaignRow& row) {
   } else {
     doc["fastest"] = fastest(r) == &row;
     doc["cheapest"] = cheapest(r) == &row;
+    if (!row.plan_flags.empty()) doc["flags"] = row.plan_flags;
     doc["step_time_s"] = row.run.step_seconds;
     doc["step_error"] = {{"share", row.error.share},
                          {"published_steps", row.error.steps},

@@ -14,7 +14,8 @@ struct CampaignRow {
   std::string name;  // the job file, the saved plan or the model
   int gpus = 0;
   std::map<std::string, std::string> configuration;
-  std::string why_not;  // "does not fit: ..."; then there are no numbers
+  std::string plan_flags;  // of a plan that was searched: "--dp 16 --tp 8"
+  std::string why_not;     // "does not fit: ..."; then there are no numbers
   campaign::Campaign run;
   campaign::CostRange cost;
   campaign::StepError error;

@@ -21,6 +21,7 @@
 #include "cli/keys.h"
 #include "cli/output.h"
 #include "cli/quantities.h"
+#include "cli/search_job.h"
 #include "cli/search_report.h"
 #include "cli/time_budget.h"
 #include "cli/what_if.h"
@@ -72,21 +73,6 @@ search::Goal objective_of(const std::string& text) {
   for (const auto& [name, goal] : known)
     if (text == name) return goal;
   throw Error::input("--objective", fmt::format("got \"{}\", expected time, memory or cost", text));
-}
-
-// Keys that a user gave: they are not searched.
-std::set<std::string> pinned(const GivenKeys& given) {
-  std::set<std::string> keys;
-  for (const search::Dimension& d : search::dimensions())
-    if (given.contains("parallel." + d.name_in_file())) keys.insert(d.key);
-  return keys;
-}
-
-// Keys that are searched.
-std::vector<std::string> not_given(const GivenKeys& given) {
-  std::vector<std::string> open = searched_keys();
-  std::erase_if(open, [&](const std::string& path) { return given.contains(path); });
-  return open;
 }
 
 // "1..4"
@@ -144,26 +130,6 @@ std::vector<Given> take_precisions(GivenKeys& given) {
       all.push_back({one, found->second.where});
   given.erase(found);
   return all;
-}
-
-// The job's cluster with whole nodes, of which it may have a part of one.
-backends::Cluster as_described(const Request& request) {
-  const backends::Cluster whole = load_cluster(request.cluster, request.device, 0);
-  backends::Cluster cluster = request.job.cluster;
-  cluster.nodes = whole.nodes;
-  cluster.node.gpus = whole.node.gpus;
-  cluster.node.mesh_links = whole.node.mesh_links;
-  return cluster;
-}
-
-search::Oracle oracle() {
-  return {sim::act_seconds,
-          [](const ir::Plan& plan, const backends::Cluster& cluster,
-             const std::function<void()>& look) -> search::Oracle::Step {
-            sim::Result result = sim::simulate(plan, cluster, {.look = look});
-            const double seconds = result.step_seconds;
-            return {seconds, std::move(result)};
-          }};
 }
 
 volatile std::sig_atomic_t interrupted = 0;
@@ -262,7 +228,7 @@ double with_partial(const search::Candidate& best, const std::function<bool()>& 
 search::Outcome outcome_of(const planner::Job& job, const search::SearchOptions& options,
                            const GivenKeys& given, const SearchReport& r, bool json) {
   try {
-    return search::search(job, options, oracle());
+    return search::search(job, options, simulating_oracle());
   } catch (const Error& error) {
     SearchReport refused = r;
     refused.outcome = {};
@@ -288,7 +254,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   }
   if (requests.empty()) requests.push_back(open_request(given));
   for (Request& one : requests) {
-    check_effects(given, one, not_given(given));
+    check_effects(given, one, open_keys(given));
     for (const std::string& text : arguments.stragglers) slow_down(one.job.cluster, text);
   }
   Request request = requests.front();
@@ -298,7 +264,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   options.goal = objective_of(arguments.objective);
   options.max_step_seconds = seconds_of("--max-step-time", arguments.max_step_time);
   std::optional<Progress> progress(std::in_place);
-  options.pinned = pinned(given);
+  options.pinned = pinned_keys(given);
   options.memory_bytes = memory_of(arguments.memory, request.job.cluster.device);
   options.simulate = arguments.simulate;
   options.threads = arguments.threads;

@@ -64,7 +64,7 @@ TEST(Campaign, TableReadsAsWritten) {
 job         GPUs    step          days     GPU hours       dollars         MWh  goodput      save every
 a.yaml       512  11.5 s          14.2          174k          435k         134   94.1 %        62 steps  cheapest
                           12.9 to 15.6  159k to 192k  397k to 480k  122 to 148   94.1 %  56 to 68 steps
-a.yaml      1024     6 s          7.70          189k          473k         146   90.2 %        84 steps  fastest
+a.yaml      1024     6 s           7.7          189k          473k         146   90.2 %        84 steps  fastest
                           7.03 to 8.51  173k to 209k  432k to 523k  133 to 161   90.2 %  76 to 91 steps
 small.yaml    64  does not fit: stage0 needs 97.7 GB of 85.1 GB
 
@@ -245,6 +245,23 @@ TEST(CampaignCommand, ARowThatDoesNotFitSaysSo) {
   EXPECT_THAT(output.out, ::testing::ContainsRegex("gpt3-175b +64 "));
 }
 
+TEST(CampaignCommand, SearchesThePlanOfEachRow) {
+  const Words more{"--tokens=1M", "--gpus=8,16", "--global-batch=64", "--search",
+                   "--checkpoint-bandwidth=1GB/s"};
+  const json searched = campaign_document(more)["rows"];
+  ASSERT_EQ(searched.size(), 2u);
+  for (const json& row : searched) {
+    Words plain =
+        campaign_words({"--json", "--tokens=1M", "--global-batch=64", "--checkpoint-bandwidth=1GB/s",
+                        "--gpus=" + std::to_string(row["gpus"].get<int>())});
+    const json given = json::parse(tests::run_program(plain).out)["rows"][0];
+    EXPECT_LE(row["step_time_s"], given["step_time_s"]);
+    EXPECT_EQ(row["steps"], given["steps"]);
+    EXPECT_TRUE(row["flags"].get<std::string>().starts_with("--dp "));
+    EXPECT_EQ(row["configuration"]["cluster.gpus"], std::to_string(row["gpus"].get<int>()));
+  }
+}
+
 TEST(CampaignCommand, APriceOfTheClusterCounts) {
   const tests::TemporaryFile cluster("priced.yaml", R"(name: priced
 device: a100-sxm-80g
@@ -353,6 +370,10 @@ const tests::CommandCase campaign_flags[] = {
      "--mtbf: less than 0.1 % of the time goes into steps that are kept: 8 GPUs fail every 1 s, a checkpoint "
      "takes 41.5 s and a restart 10 m (use more bandwidth or a shorter --restart)"},
     {{"--tokens=1B", "--plan=none.txt"}, 2, "none.txt: cannot be read; check the path"},
+    {{"--tokens=1B", "--search"},
+     2,
+     "train.global_batch: missing; give it in the job file or as --global-batch"},
+    {{"--tokens=1B", "--search", "--plan=none.txt"}, 2, "--search: has no effect on a saved plan"},
     {{"--tokens=1B", "--token=3"},
      2,
      "--token: unknown flag (did you mean --tokens?); `boxcar campaign --help` lists all"},
@@ -376,6 +397,10 @@ const tests::CommandCase campaign_jobs[] = {
      "gpt3-175b on 8 GPUs: does not fit: stage0 needs 3.38 TB of 85.1 GB (`boxcar simulate` on the same job "
      "says "
      "what would help)"},
+    {{"--model=gpt3-175b", "--cluster=dgx-a100-80g", "--gpus=8", "--tokens=1B", "--global-batch=8",
+      "--search"},
+     1,
+     "does not fit: none of 648 plans (`boxcar search` on the same job says what would help)"},
 };
 
 TEST(BadCampaign, Jobs) { tests::expect_refused({"campaign"}, campaign_jobs); }
