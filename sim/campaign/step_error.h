@@ -1,7 +1,7 @@
 // How far simulated step times are from published ones: the error bar of a simulated step.
 //
-//   const StepError& error = step_error("megatron", 1024);  // {"megatron", 9, 51, 0.096}: 51 steps, 9.6 %
-//   step_range(6.0, error)                                  // {5.47, 6.64}: s
+//   const StepError& error = step_error("megatron", 1024);  // {"megatron", 9, 51, 0.095}: 51 steps, 9.5 %
+//   step_range(6.0, error)                                  // {5.48, 6.63}: s
 //
 // An error is simulated / published - 1, as in docs/fidelity.md. `share` is the 90th percentile of its
 // absolute value, over published training steps that were simulated as runs of this framework, on up to 8
@@ -36,7 +36,7 @@ const StepError& step_error(std::string_view framework, int gpus);
 // The shortest and the longest step that the error leaves.
 std::pair<double, double> step_range(double simulated_seconds, const StepError& error);
 
-// "9 of 10 published steps of megatron on more than 8 GPUs are within 9.6 % of the simulated ones (51 steps)"
+// "9 of 10 published steps of megatron on more than 8 GPUs are within 9.5 % of the simulated ones (51 steps)"
 std::string to_text(const StepError& error);
 
 }  // namespace boxcar::campaign
