@@ -5,16 +5,18 @@
 //   read_rate("--checkpoint-bandwidth", "200GB/s")  // 200e9 bytes/s
 //   read_count("--tokens", "15T")  // 15e12
 //
-// A number above 0 and one of the units, with nothing between. Throws Error (bad input) at the flag, naming
-// the examples: `--budget: got "-1s", expected a time such as 5s or 2m`.
+// A number above 0, with `or_zero` also 0, and one of the units, with nothing between. Throws Error (bad
+// input) at the flag, naming the examples: `--budget: got "-1s", expected a time such as 5s or 2m`.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace boxcar::cli {
 
-// In s: us, ms, s, m, h, d; s where there is no unit.
-double read_seconds(const std::string& flag, const std::string& text, const std::string& examples);
+// In s: us, ms, s, m, h, d.
+double read_seconds(const std::string& flag, const std::string& text, const std::string& examples,
+                    bool or_zero = false);
 // MB, GB, TB, MiB, GiB.
 double read_bytes(const std::string& flag, const std::string& text, const std::string& examples);
 // The same per second: "200GB/s".
@@ -25,5 +27,7 @@ double read_count(const std::string& flag, const std::string& text);
 // The same units, three digits: number_text(189'196) == "189k"; duration_text(504) == "8.4 m".
 std::string number_text(double number);
 std::string duration_text(double seconds);
+// "1 GPU", "8 GPUs"
+std::string counted(int64_t number, const std::string& what);
 
 }  // namespace boxcar::cli
