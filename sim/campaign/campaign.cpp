@@ -44,10 +44,13 @@ int64_t best_interval(const Campaign& run) {
 
 Cost cost_of(const Campaign& run) {
   Cost cost;
+  cost.step_seconds = run.step_seconds;
   cost.steps_between_checkpoints = best_interval(run);
   cost.seconds_between_checkpoints = static_cast<double>(cost.steps_between_checkpoints) * run.step_seconds;
   cost.seconds = expected_seconds(run, cost.steps_between_checkpoints);
-  cost.goodput = static_cast<double>(run.steps) * run.step_seconds / cost.seconds;
+  const double useful = static_cast<double>(run.steps) * run.step_seconds;
+  cost.lost_seconds = cost.seconds - useful;
+  cost.goodput = useful / cost.seconds;
   cost.failures = has_failures(run) ? cost.seconds / run.mtbf_seconds : 0;
   cost.gpu_hours = cost.seconds / 3600 * run.gpus;
   if (run.price_per_gpu_hour) cost.price = cost.gpu_hours * *run.price_per_gpu_hour;
@@ -68,7 +71,8 @@ CostRange cost_range(const Campaign& run, double least, double most) {
     };
     take(&Cost::steps_between_checkpoints);
     take(&Cost::seconds_between_checkpoints);
-    for (double Cost::*number : {&Cost::seconds, &Cost::goodput, &Cost::failures, &Cost::gpu_hours})
+    for (double Cost::*number : {&Cost::step_seconds, &Cost::seconds, &Cost::lost_seconds, &Cost::goodput,
+                                 &Cost::failures, &Cost::gpu_hours})
       take(number);
     for (std::optional<double> Cost::*number : {&Cost::price, &Cost::mwh}) take(number);
   }

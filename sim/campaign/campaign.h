@@ -52,9 +52,11 @@ struct Campaign {
 };
 
 struct Cost {
+  double step_seconds = 0;                 // of the run
   int64_t steps_between_checkpoints = 0;   // 0: none are counted
   double seconds_between_checkpoints = 0;  // of those steps
   double seconds = 0;                      // expected, from the first step to the last checkpoint
+  double lost_seconds = 0;                 // of it, in checkpoints, restarts and repeated steps
   double goodput = 1;                      // share of it in steps that are kept
   double failures = 0;                     // expected number
   double gpu_hours = 0;

@@ -197,34 +197,87 @@ TEST(Campaign, TheRangeHoldsTheEstimate) {
   }
 }
 
-TEST(StepError, IsOfTheFrameworkAndTheSize) {
-  EXPECT_EQ(step_error("megatron", 1024).framework, "megatron");
-  EXPECT_EQ(step_error("megatron", 9).least_gpus, 9);
-  EXPECT_EQ(step_error("megatron", 8).least_gpus, 1);
-  EXPECT_EQ(step_error("my.yaml", 8).framework, "all");
-  EXPECT_EQ(step_error("fsdp", 8).framework, "all");  // published on more GPUs alone
-  EXPECT_EQ(step_error("fsdp", 64).framework, "fsdp");
+TEST(Campaign, WhatIsLostIsTheRest) {
+  for (const Campaign& run : random_runs(50)) {
+    const Cost cost = cost_of(run);
+    EXPECT_EQ(cost.step_seconds, run.step_seconds);
+    EXPECT_GT(cost.lost_seconds, 0);
+    EXPECT_NEAR(cost.lost_seconds / cost.seconds, 1 - cost.goodput, 1e-9);
+  }
+  const CostRange range = cost_range(example(), 5, 7);
+  EXPECT_EQ(range.low.step_seconds, 5);
+  EXPECT_EQ(range.high.step_seconds, 7);
+  EXPECT_LT(range.low.lost_seconds, range.high.lost_seconds);
 }
 
-TEST(StepError, RangeIsOfPublishedSteps) {
-  const StepError error{"megatron", 9, 51, 0.25};
-  const auto [least, most] = step_range(6, error);
-  EXPECT_DOUBLE_EQ(6 / least - 1, 0.25);
-  EXPECT_DOUBLE_EQ(6 / most - 1, -0.25);
+TEST(StepError, IsOfTheFrameworkOnTheDevice) {
+  const ErrorBar bar = error_bar("megatron", "a100-sxm-80g", 1024);
+  EXPECT_EQ(bar.error.framework, "megatron");
+  EXPECT_EQ(bar.error.device, "a100-sxm-80g");
+  EXPECT_FALSE(bar.of_other);
+  EXPECT_EQ(error_bar("megatron", "a100-sxm-80g", 9).error.least_gpus, 9);
+  EXPECT_EQ(error_bar("megatron", "a100-sxm-80g", 8).error.least_gpus, 1);
+}
+
+TEST(StepError, OfTooFewStepsIsThatOfTheDevice) {
+  for (const char* framework : {"megatron", "composer", "my.yaml"}) {  // no steps, too few, unknown
+    const ErrorBar bar = error_bar(framework, "h100-sxm", 512);
+    EXPECT_EQ(bar.error.framework, "all") << framework;
+    EXPECT_EQ(bar.error.device, "h100-sxm") << framework;
+    EXPECT_FALSE(bar.of_other) << framework;
+  }
+  EXPECT_EQ(error_bar("jax", "h100-sxm", 512).error.framework, "jax");      // too few, but further off
+  EXPECT_EQ(error_bar("fsdp", "a100-sxm-80g", 64).error.framework, "all");  // 8 steps of one paper
+}
+
+TEST(StepError, OfAnUnknownDeviceIsTheWidest) {
+  for (const char* framework : {"megatron", "boxcar"})
+    for (const int gpus : {8, 512})
+      for (const char* device : {"b300-sxm", "h100-sxm in fp64", "my.yaml"}) {
+        const ErrorBar bar = error_bar(framework, device, gpus);
+        EXPECT_TRUE(bar.of_other);
+        EXPECT_EQ(bar.device_steps, 0);
+        const std::string any = framework == std::string("boxcar") ? "boxcar" : "all";
+        for (const StepError& row : step_errors()) {
+          const bool alike = row.framework == any && row.least_gpus == bar.error.least_gpus;
+          EXPECT_TRUE(!alike || row.share <= bar.error.share) << row.device;
+        }
+      }
+}
+
+TEST(StepError, IsOfEnoughStepsUnlessItIsWider) {
   for (const StepError& row : step_errors()) {
     EXPECT_GT(row.share, 0);
     EXPECT_LT(row.share, 1);
-    EXPECT_GE(row.steps, 8);
+    const ErrorBar bar = error_bar(row.framework, std::string(row.device), row.least_gpus);
+    EXPECT_TRUE(bar.of_other || bar.error.steps >= enough_steps || bar.error.share >= row.share);
+    EXPECT_TRUE(bar.of_other || bar.error.device == row.device);
   }
 }
 
+TEST(StepError, RangeIsOfPublishedSteps) {
+  const auto [least, most] = step_range(6, 0.25);
+  EXPECT_DOUBLE_EQ(6 / least - 1, 0.25);
+  EXPECT_DOUBLE_EQ(6 / most - 1, -0.25);
+}
+
 TEST(StepError, ReadsAsASentence) {
+  EXPECT_EQ(to_text({{"megatron", "a100-sxm-80g", 9, 41, 0.05}, "a100-sxm-80g", 331, false}),
+            "9 of 10 steps of megatron on more than 8 a100-sxm-80g were simulated within 5.0 % of their "
+            "published time (41 steps)");
+  EXPECT_EQ(to_text({{"all", "h100-sxm", 1, 82, 0.26}, "h100-sxm", 82, false}),
+            "9 of 10 steps of any framework on up to 8 h100-sxm were simulated within 26.0 % of their "
+            "published time (82 steps)");
+  EXPECT_EQ(to_text({{"boxcar", "h100-sxm", 1, 75, 0.665}, "h100-sxm", 75, false}),
+            "9 of 10 steps of any framework on up to 8 h100-sxm were simulated within 66.5 % of their "
+            "published time (75 steps; simulated as boxcar's, --stack names your framework)");
+  EXPECT_EQ(to_text({{"all", "gh200-96g in fp32", 9, 10, 0.361}, "b200-sxm", 0, true}),
+            "no published step on more than 8 b200-sxm was compared: as wide as for the worst device, 36.1 % "
+            "(10 steps on more than 8 gh200-96g in fp32)");
   EXPECT_EQ(
-      to_text({"megatron", 9, 51, 0.095}),
-      "9 of 10 published steps of megatron on more than 8 GPUs are within 9.5 % of the simulated ones (51 "
-      "steps)");
-  EXPECT_EQ(to_text({"all", 1, 1269, 0.143}),
-            "9 of 10 published steps on up to 8 GPUs are within 14.3 % of the simulated ones (1269 steps)");
+      to_text({{"all", "b200-sxm in fp8", 1, 1, 0.571}, "h100-sxm in fp8", 3, true}),
+      "only 3 published steps on up to 8 h100-sxm in fp8 were compared: as wide as for the worst device, "
+      "57.1 % (1 step on up to 8 b200-sxm in fp8)");
 }
 
 }  // namespace
