@@ -96,7 +96,7 @@ gpt3-175b  1024          6.00 s          6.94          171k
   range      9 of 10 steps of megatron on more than 8 a100-sxm-80g were simulated within 9.5 % of their published time (51 steps)
 
 not counted
-  no number has failures, or the checkpoints against them (give --mtbf and --checkpoint-bandwidth)
+  no failures, and no checkpoints against them: days, GPU hours, dollars and energy are of the steps alone (give --mtbf and --checkpoint-bandwidth)
   no dollars without a price (give --price)
   no energy without power (give --watts)
 )");
@@ -260,6 +260,11 @@ TEST(Campaign, StepErrorsAreThoseOfThePredictions) {
   for (const campaign::StepError& e : campaign::step_errors())
     if (e.framework != "boxcar") table += line_of(e);
   EXPECT_EQ(table, experiment("step_errors", ""));
+}
+
+// As docs/campaign.md tells it: ratios of two steps are no closer than the steps.
+TEST(Campaign, TwoStepsDoNotShareTheirError) {
+  EXPECT_EQ(experiment("step_errors", "--pairs"), "1692 0.175 0.151\n");
 }
 
 TEST(Campaign, LongStepErrorsAsBoxcarAreThoseOfTheSimulator) {
