@@ -150,18 +150,24 @@ JobArguments::Parsed JobArguments::parse() const {
     if (flag.key->path() == "model.family") check_one_model(results);
     flags[flag.key->path()] = {text, flag.key->flag};
   }
+  return {std::move(flags), std::move(files)};
+}
+
+std::vector<std::string> JobArguments::files() const { return parse().files; }
+
+std::string JobArguments::file() const {
+  const std::vector<std::string> files = parse().files;
   if (files.size() > 1)
     throw Error::input(files[1], fmt::format("one job file at a time; {} was given too", files[0]));
-  return {std::move(flags), files.empty() ? "" : files[0]};
+  return files.empty() ? "" : files[0];
 }
 
-std::string JobArguments::file() const { return parse().file; }
-
-GivenKeys JobArguments::given() const {
-  const Parsed parsed = parse();
-  GivenKeys given = parsed.file.empty() ? GivenKeys{} : read_job_file(parsed.file);
-  for (const auto& [path, value] : parsed.flags) given[path] = value;
+GivenKeys JobArguments::given(const std::string& file) const {
+  GivenKeys given = file.empty() ? GivenKeys{} : read_job_file(file);
+  for (const auto& [path, value] : parse().flags) given[path] = value;
   return given;
 }
+
+GivenKeys JobArguments::given() const { return given(file()); }
 
 }  // namespace boxcar::cli

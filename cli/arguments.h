@@ -6,6 +6,7 @@
 #include <list>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "cli/job.h"
 
@@ -19,6 +20,10 @@ class JobArguments {
   // The file's keys, overridden by flags. Throws Error (bad input), for unknown flags with the nearest name.
   GivenKeys given() const;
   std::string file() const;  // the job file, or empty
+  // For a command that takes several: all job files, and the keys of one of them ("": none), with the flags
+  // over them.
+  std::vector<std::string> files() const;
+  GivenKeys given(const std::string& file) const;
 
  private:
   struct Flag {
@@ -27,7 +32,7 @@ class JobArguments {
   };
   struct Parsed {
     GivenKeys flags;
-    std::string file;
+    std::vector<std::string> files;
   };
   Parsed parse() const;
   std::vector<Flag> flags_;

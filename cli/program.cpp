@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/calibrate_command.h"
+#include "cli/campaign_command.h"
 #include "cli/explain_command.h"
 #include "cli/list_command.h"
 #include "cli/profile_command.h"
@@ -49,6 +50,7 @@ int run_program(int argc, const char* const* argv, Extent extent) {
   int exit_code = 0;
   add_simulate_command(app, exit_code, extent);
   add_search_command(app, exit_code, extent);
+  add_campaign_command(app, exit_code, extent);
   add_explain_command(app, extent);
   add_train_command(app, extent);
   add_profile_command(app, extent);

@@ -20,6 +20,8 @@
 #include "cli/job.h"
 #include "cli/keys.h"
 #include "cli/output.h"
+#include "cli/quantities.h"
+#include "cli/search_job.h"
 #include "cli/search_report.h"
 #include "cli/time_budget.h"
 #include "cli/what_if.h"
@@ -49,22 +51,9 @@ struct SearchArguments {
   int simulate = 12, threads = 0;
 };
 
-// "72GB", "80GiB", "5s": a number and one of the units.
-double with_unit(const std::string& flag, const char* what, const std::string& text,
-                 const std::vector<std::pair<std::string, double>>& units, const char* example) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string unit(end, text.data() + text.size());
-  for (const auto& [name, factor] : units)
-    if (error == std::errc() && value > 0 && unit == name) return value * factor;
-  throw Error::input(flag, fmt::format("got \"{}\", expected a {} such as {}", text, what, example));
-}
-
 int64_t memory_of(const std::string& text, const backends::DeviceProfile& device) {
   if (text.empty()) return device.memory_bytes;
-  const double bytes =
-      with_unit("--memory", "size", text,
-                {{"GB", 1e9}, {"MB", 1e6}, {"TB", 1e12}, {"GiB", 0x1p30}, {"MiB", 0x1p20}}, "72GB or 80GiB");
+  const double bytes = read_bytes("--memory", text, "72GB or 80GiB");
   const auto most = static_cast<double>(device.memory_bytes);
   if (bytes > most * 1.02)  // 80GiB of what is called so, and shows 79.25
     throw Error::input("--memory",
@@ -75,8 +64,7 @@ int64_t memory_of(const std::string& text, const backends::DeviceProfile& device
 
 double seconds_of(const std::string& flag, const std::string& text) {
   if (text.empty()) return std::numeric_limits<double>::infinity();
-  return with_unit(flag, "time", text, {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"m", 60}, {"", 1}},
-                   "5s or 2m");
+  return read_seconds(flag, text, "5s or 2m");
 }
 
 search::Goal objective_of(const std::string& text) {
@@ -85,21 +73,6 @@ search::Goal objective_of(const std::string& text) {
   for (const auto& [name, goal] : known)
     if (text == name) return goal;
   throw Error::input("--objective", fmt::format("got \"{}\", expected time, memory or cost", text));
-}
-
-// Keys that a user gave: they are not searched.
-std::set<std::string> pinned(const GivenKeys& given) {
-  std::set<std::string> keys;
-  for (const search::Dimension& d : search::dimensions())
-    if (given.contains("parallel." + d.name_in_file())) keys.insert(d.key);
-  return keys;
-}
-
-// Keys that are searched.
-std::vector<std::string> not_given(const GivenKeys& given) {
-  std::vector<std::string> open = searched_keys();
-  std::erase_if(open, [&](const std::string& path) { return given.contains(path); });
-  return open;
 }
 
 // "1..4"
@@ -157,26 +130,6 @@ std::vector<Given> take_precisions(GivenKeys& given) {
       all.push_back({one, found->second.where});
   given.erase(found);
   return all;
-}
-
-// The job's cluster with whole nodes, of which it may have a part of one.
-backends::Cluster as_described(const Request& request) {
-  const backends::Cluster whole = load_cluster(request.cluster, request.device, 0);
-  backends::Cluster cluster = request.job.cluster;
-  cluster.nodes = whole.nodes;
-  cluster.node.gpus = whole.node.gpus;
-  cluster.node.mesh_links = whole.node.mesh_links;
-  return cluster;
-}
-
-search::Oracle oracle() {
-  return {sim::act_seconds,
-          [](const ir::Plan& plan, const backends::Cluster& cluster,
-             const std::function<void()>& look) -> search::Oracle::Step {
-            sim::Result result = sim::simulate(plan, cluster, {.look = look});
-            const double seconds = result.step_seconds;
-            return {seconds, std::move(result)};
-          }};
 }
 
 volatile std::sig_atomic_t interrupted = 0;
@@ -275,7 +228,7 @@ double with_partial(const search::Candidate& best, const std::function<bool()>& 
 search::Outcome outcome_of(const planner::Job& job, const search::SearchOptions& options,
                            const GivenKeys& given, const SearchReport& r, bool json) {
   try {
-    return search::search(job, options, oracle());
+    return search::search(job, options, simulating_oracle());
   } catch (const Error& error) {
     SearchReport refused = r;
     refused.outcome = {};
@@ -301,7 +254,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   }
   if (requests.empty()) requests.push_back(open_request(given));
   for (Request& one : requests) {
-    check_effects(given, one, not_given(given));
+    check_effects(given, one, open_keys(given));
     for (const std::string& text : arguments.stragglers) slow_down(one.job.cluster, text);
   }
   Request request = requests.front();
@@ -311,7 +264,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   options.goal = objective_of(arguments.objective);
   options.max_step_seconds = seconds_of("--max-step-time", arguments.max_step_time);
   std::optional<Progress> progress(std::in_place);
-  options.pinned = pinned(given);
+  options.pinned = pinned_keys(given);
   options.memory_bytes = memory_of(arguments.memory, request.job.cluster.device);
   options.simulate = arguments.simulate;
   options.threads = arguments.threads;

@@ -1,7 +1,6 @@
 #include "cli/simulate_command.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <chrono>
 #include <cstdio>
@@ -10,6 +9,7 @@
 #include <optional>
 
 #include "backends/machines/device_profile.h"
+#include "cli/advice_text.h"
 #include "cli/arguments.h"
 #include "cli/effects.h"
 #include "cli/job.h"
@@ -18,7 +18,6 @@
 #include "cli/report_text.h"
 #include "cli/what_if.h"
 #include "ir/units.h"
-#include "planner/advice.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
 #include "sim/explain/report.h"
@@ -65,43 +64,13 @@ Loaded read_job(const SimulateArguments& arguments) {
   return loaded;
 }
 
-// As flags: "--recompute full --zero 1".
-std::string difference(const planner::Job& from, const planner::Job& to) {
-  std::vector<std::string> flags;
-  const auto add = [&](const char* flag, int was, int is) {
-    if (was != is) flags.push_back(fmt::format("--{} {}", flag, is));
-  };
-  const planner::Hints &a = from.parallel, &b = to.parallel;
-  if (ir::models::is_fused(from.model) != ir::models::is_fused(to.model))
-    flags.push_back("--attention flash");
-  if (a.sequence_parallel != b.sequence_parallel) flags.push_back("--sequence-parallel");
-  if (from.train.recompute != to.train.recompute) flags.push_back("--recompute full");
-  add("zero", a.zero, b.zero);
-  add("micro-batch", a.micro_batch, b.micro_batch);
-  add("context-parallel", a.cp, b.cp);
-  add("tp", a.tp, b.tp);
-  add("pp", a.pp, b.pp);
-  add("dp", a.dp, b.dp);
-  return fmt::format("{}", fmt::join(flags, " "));
-}
-
-// "; it would fit with --recompute full (61.2 GB)".
-std::string advise(const planner::Job& job) {
-  std::vector<std::string> found;
-  for (const planner::FittingJob& fits : planner::fitting_jobs(job))
-    found.push_back(
-        fmt::format("{} ({})", difference(job, fits.job), ir::format_bytes(static_cast<double>(fits.bytes))));
-  return found.empty() ? "; no other layout tried here fits: use more GPUs"
-                       : fmt::format("; it would fit with {}", fmt::join(found, " or with "));
-}
-
 void compile_job(const SimulateArguments& arguments, Loaded& loaded) {
   std::map<std::string, std::string> labels = std::move(loaded.plan.labels);
   try {
     loaded.plan = planner::compile(*loaded.job);
   } catch (const planner::TooLarge& error) {
     if (arguments.json) print(to_json(labels, *loaded.job, error));
-    throw Error::cannot_run("", error.what() + advise(*loaded.job));
+    throw Error::cannot_run("", error.what() + advice_text(*loaded.job));
   }
   loaded.plan.labels = std::move(labels);
 }
@@ -123,7 +92,7 @@ std::string why_not(const explain::Report& r, const Loaded& loaded) {
                   ir::format_bytes(static_cast<double>(worst->peak_bytes)),
                   ir::format_bytes(static_cast<double>(r.memory_limit_bytes)),
                   ir::format_bytes(static_cast<double>(worst->peak_bytes - r.memory_limit_bytes)));
-  if (loaded.job) text += advise(*loaded.job);
+  if (loaded.job) text += advice_text(*loaded.job);
   return text;
 }
 

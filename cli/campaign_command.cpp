@@ -1,0 +1,425 @@
+#include "cli/campaign_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "backends/machines/cluster.h"
+#include "backends/machines/device_profile.h"
+#include "backends/machines/framework.h"
+#include "cli/advice_text.h"
+#include "cli/arguments.h"
+#include "cli/campaign_report.h"
+#include "cli/effects.h"
+#include "cli/output.h"
+#include "cli/plan_file.h"
+#include "cli/quantities.h"
+#include "cli/search_job.h"
+#include "cli/search_report.h"
+#include "cli/what_if.h"
+#include "ir/ops/optimizers.h"
+#include "ir/read_number.h"
+#include "ir/units.h"
+#include "planner/checkpoint_bytes.h"
+#include "planner/sizes.h"
+#include "planner/verify.h"
+#include "sbp/error.h"
+#include "sim/explain/report.h"
+#include "sim/simulate.h"
+
+namespace boxcar::cli {
+namespace {
+
+constexpr double most_steps = 1e12, least_goodput = 0.001;
+
+struct CampaignArguments {
+  JobArguments job;
+  std::vector<std::string> plans, changes, stragglers;
+  std::string tokens, samples, mtbf, bandwidth, restart;
+  std::optional<double> price, watts, pue;
+  bool json = false, search = false;
+};
+
+// A training run to be simulated: a job, a job whose plan is searched, or a saved plan.
+struct Run {
+  std::string name;
+  ir::Plan plan;
+  backends::Cluster cluster;
+  std::optional<planner::ResolvedJob> job;  // to compile; none for a saved plan
+  std::optional<Request> open = {};         // to search, as far as `given` leaves it open
+  GivenKeys given = {};
+  std::optional<Error> refused = {};  // why it cannot be planned; then there is nothing but a name
+  int gpus = 0;                       // as given; 0: not given
+};
+
+void check_together(const CampaignArguments& a) {
+  if (a.tokens.empty() && a.samples.empty())
+    throw Error::input("--tokens", "missing; give the tokens of the whole run, such as 300B, or --samples");
+  if (!a.tokens.empty() && !a.samples.empty())
+    throw Error::input("--samples", "--tokens is given too; give one of them");
+  if (!a.mtbf.empty() && a.bandwidth.empty())
+    throw Error::input(
+        "--mtbf",
+        "has no effect without --checkpoint-bandwidth: the time of a checkpoint decides how much "
+        "work a failure loses");
+  if (!a.bandwidth.empty() && a.mtbf.empty())
+    throw Error::input("--checkpoint-bandwidth", "has no effect without --mtbf");
+  if (!a.restart.empty() && a.mtbf.empty()) throw Error::input("--restart", "has no effect without --mtbf");
+  if (a.pue && !a.watts) throw Error::input("--pue", "has no effect without --watts");
+}
+
+// "3h/1024" into `report`.
+void read_mtbf(const std::string& text, CampaignReport& report) {
+  const size_t slash = text.find('/');
+  const auto gpus =
+      slash == std::string::npos ? std::nullopt : ir::read_number<int64_t>(text.substr(slash + 1));
+  if (!gpus || *gpus < 1)
+    throw Error::input(
+        "--mtbf",
+        fmt::format("got \"{}\", expected TIME/GPUS: 3h/1024 is one failure in 3 h on 1024 GPUs", text));
+  report.mtbf_seconds = read_seconds("--mtbf", text.substr(0, slash), "3h in 3h/1024");
+  report.mtbf_gpus = *gpus;
+}
+
+CampaignReport conditions(const CampaignArguments& a) {
+  check_together(a);
+  CampaignReport report;
+  report.unit = a.tokens.empty() ? "samples" : "tokens";
+  report.amount = a.tokens.empty() ? read_count("--samples", a.samples) : read_count("--tokens", a.tokens);
+  if (!a.mtbf.empty()) {
+    read_mtbf(a.mtbf, report);
+    report.default_restart = a.restart.empty();
+    report.restart_seconds =
+        read_seconds("--restart", report.default_restart ? "10m" : a.restart, "10m or 90s", true);
+  }
+  if (!a.bandwidth.empty()) report.checkpoint_bandwidth = read_rate("--checkpoint-bandwidth", a.bandwidth);
+  report.watts = a.watts;
+  report.default_pue = !a.pue;
+  report.pue = a.pue.value_or(1);
+  return report;
+}
+
+void make_changes(const CampaignArguments& a, backends::Cluster& cluster) {
+  for (const std::string& text : a.changes) change(cluster, text);
+  for (const std::string& text : a.stragglers) slow_down(cluster, text);
+}
+
+// "256,512" as given, or of a job file: each number is a run of its own.
+std::vector<Given> take_gpus(const GivenKeys& given) {
+  const auto found = given.find("cluster.gpus");
+  if (found == given.end()) return {};
+  std::string text = found->second.text, one;
+  std::erase_if(text, [](char c) { return c == '[' || c == ']' || c == ' '; });
+  std::vector<Given> all;
+  for (std::istringstream numbers(text); std::getline(numbers, one, ',');) {
+    Request checked;
+    set(checked, "cluster.gpus", {one, found->second.where});
+    for (const Given& other : all)
+      if (other.text == one) throw Error::input(found->second.where, one + " is given twice");
+    all.push_back({one, found->second.where});
+  }
+  return all;
+}
+
+std::string name_of(const GivenKeys& given, const std::string& file) {
+  const auto model = given.find("model.family");
+  return !file.empty() ? file : model == given.end() ? "flags" : model->second.text;
+}
+
+Run open_run(const CampaignArguments& a, const GivenKeys& given, const std::string& name) {
+  Request request = open_request(given);
+  check_effects(given, request, open_keys(given));
+  make_changes(a, request.job.cluster);
+  Run run{name, {}, request.job.cluster, std::nullopt};
+  run.open = std::move(request);
+  run.given = given;
+  return run;
+}
+
+Run resolved_run(const CampaignArguments& a, const GivenKeys& given, const std::string& name) {
+  Resolved resolved = resolve(given);
+  for (const std::string& text : without_effect(given, resolved.request.job))
+    tell(fmt::format("{} ({} on {})", text, name, counted(resolved.request.job.gpus, "GPU")));
+  planner::Job job = resolved.job;
+  make_changes(a, job.cluster);
+  Run run{name, {}, job.cluster, planner::resolve(std::move(job))};
+  run.plan.labels = std::move(resolved.labels);
+  return run;
+}
+
+// A job that cannot be planned is a run that says why: others may be.
+Run run_of(const CampaignArguments& a, const GivenKeys& given, const std::string& name) {
+  try {
+    return a.search ? open_run(a, given, name) : resolved_run(a, given, name);
+  } catch (const Error& error) {
+    if (error.code() == Exit::fault) throw;
+    Run run{name, {}, {}, std::nullopt};
+    run.refused = error;
+    return run;
+  }
+}
+
+GivenKeys job_given(const CampaignArguments& a, const std::string& file) {
+  if (!file.empty() && read_file(file).starts_with("plan "))
+    throw Error::input(file, fmt::format("is a saved plan; give it as --plan {}", file));
+  GivenKeys given = a.job.given(file);
+  if (!given.contains("train.global_batch"))
+    throw Error::input(file.empty() ? "train.global_batch" : file + ": train.global_batch",
+                       "missing; give it in the job file or as --global-batch");
+  return given;
+}
+
+std::vector<Run> runs_of(const CampaignArguments& a) {
+  std::vector<std::string> files = a.job.files();
+  const GivenKeys flags = files.empty() ? a.job.given("") : GivenKeys{};  // those of plans
+  if (files.empty() && a.plans.empty()) files.emplace_back();             // the flags alone
+  if (files.empty() && a.search) throw Error::input("--search", "has no effect on a saved plan");
+  std::vector<Run> runs;
+  for (const std::string& file : files) {
+    GivenKeys given = job_given(a, file);
+    const std::string name = name_of(given, file);
+    std::vector<Given> gpus = take_gpus(given);
+    if (gpus.empty()) runs.push_back(run_of(a, given, name));
+    for (const Given& number : gpus) {
+      given["cluster.gpus"] = number;
+      runs.push_back(run_of(a, given, name));
+      runs.back().gpus = ir::read_number<int>(number.text).value_or(0);
+    }
+  }
+  for (const std::string& path : a.plans) {
+    SavedPlan saved = load_plan(path, flags);
+    make_changes(a, saved.cluster);
+    runs.push_back({path, std::move(saved.plan), saved.cluster, std::nullopt});
+  }
+  return runs;
+}
+
+// Tokens or samples of a step.
+double amount_per_step(const Run& run, const std::string& unit) {
+  const auto fact = run.plan.facts.find(unit);
+  if (fact != run.plan.facts.end() && fact->second > 0) return fact->second;
+  throw Error::input("--" + unit,
+                     fmt::format("a step of {} has none{}", run.name,
+                                 unit == "tokens" ? "; give --samples" : " that its plan tells of"));
+}
+
+int64_t steps_for(double amount, double per_step, const std::string& unit) {
+  if (amount < per_step)
+    throw Error::input("--" + unit, fmt::format("{} is less than one step, which takes {}",
+                                                number_text(amount), number_text(per_step)));
+  const double steps = std::ceil(amount / per_step);
+  if (steps <= most_steps) return static_cast<int64_t>(steps);
+  throw Error::input("--" + unit,
+                     fmt::format("{} are {} steps, more than {} (use a larger global_batch)",
+                                 number_text(amount), number_text(steps), number_text(most_steps)));
+}
+
+std::string why_not(const explain::Report& r) {
+  const auto worst = std::max_element(r.stages.begin(), r.stages.end(), [](const auto& a, const auto& b) {
+    return a.peak_bytes < b.peak_bytes;
+  });
+  const bool shared = r.node_peak_bytes > 0;
+  return fmt::format("does not fit: needs {} on a {} that has {}",
+                     ir::format_bytes(static_cast<double>(shared ? r.node_peak_bytes : worst->peak_bytes)),
+                     shared ? "node" : "GPU", ir::format_bytes(static_cast<double>(r.memory_limit_bytes)));
+}
+
+void find_step(Run& run, CampaignRow& row) {
+  const search::SearchOptions options{.pinned = pinned_keys(run.given), .described = as_described(*run.open)};
+  search::Outcome outcome;
+  try {
+    outcome = search::search(run.open->job, options, simulating_oracle());
+  } catch (const Error& error) {
+    throw located(run.given, error);
+  }
+  if (outcome.best.empty())
+    throw Error::cannot_run("", fmt::format("does not fit: none of {} (`boxcar search` on the same job says "
+                                            "what would help)",
+                                            counted(outcome.points, "plan")));
+  const search::Candidate& best = outcome.best.front();
+  row.run.step_seconds = best.seconds;
+  row.plan_flags = flags_of(best.job);
+  run.open->job = best.job;
+  run.job = planner::resolve(best.job);
+  run.plan = best.plan ? std::move(*best.plan) : search::plan_of(best);
+  run.plan.labels = labels_of(*run.open);
+}
+
+void compile_run(Run& run) {
+  std::map<std::string, std::string> labels = std::move(run.plan.labels);
+  run.plan = planner::compile(*run.job);
+  run.plan.labels = std::move(labels);
+}
+
+void simulate_step(Run& run, CampaignRow& row) {
+  const auto advice = [&] { return run.job ? advice_text(*run.job) : std::string(); };
+  try {
+    if (run.job) compile_run(run);
+  } catch (const planner::TooLarge& error) {
+    throw Error::cannot_run("", error.what() + advice());
+  }
+  const explain::Report memory = explain::memory_report(run.plan, run.cluster, planner::memory_use(run.plan));
+  if (!memory.fits)
+    throw Error::cannot_run("", why_not(memory) + (memory.node_peak_bytes > 0 ? "" : advice()));
+  planner::verify(run.plan, run.cluster.device->memory_bytes);
+  row.run.step_seconds = sim::simulate(run.plan, run.cluster, {}).step_seconds;
+}
+
+// Also of a run that has no plan.
+int gpus_of(const Run& run) {
+  if (run.plan.devices > 0) return run.plan.devices;
+  if (run.refused) return run.gpus;
+  return run.job ? (*run.job)->gpus : run.open->job.gpus;
+}
+
+void add_checkpoint(const CampaignReport& report, const Run& run, CampaignRow& row) {
+  const planner::ResolvedJob job = run.job ? *run.job : job_of(run.plan, run.name).job;
+  row.has_moments = ir::row_of(job->train.optimizer).moments > 0;
+  row.checkpoint_bytes = static_cast<double>(planner::checkpoint_bytes(job));
+  row.run.checkpoint_seconds = row.checkpoint_bytes / report.checkpoint_bandwidth;
+  row.run.mtbf_seconds = campaign::mtbf_of(report.mtbf_seconds, report.mtbf_gpus, row.gpus);
+  row.run.restart_seconds = report.restart_seconds + row.run.checkpoint_seconds;  // read at the same rate
+}
+
+void add_price(const CampaignArguments& a, const Run& run, CampaignRow& row) {
+  const double of_cluster = run.cluster.price_per_gpu_hour;
+  if (!a.price && of_cluster <= 0) return;
+  row.run.price_per_gpu_hour = a.price.value_or(of_cluster);
+  row.price_from = a.price ? "--price" : "cluster " + run.plan.labels.at("cluster.preset");
+}
+
+void check_goodput(const CampaignRow& row) {
+  if (row.cost.estimate.goodput >= least_goodput) return;  // not where it is no number
+  throw Error::cannot_run(
+      "--mtbf",
+      fmt::format("less than {:g} % of the time goes into steps that are kept: {} fail every {}, a "
+                  "checkpoint takes {} and a restart {} (use more bandwidth or a shorter --restart)",
+                  100 * least_goodput, counted(row.gpus, "GPU"), duration_text(row.run.mtbf_seconds),
+                  duration_text(row.run.checkpoint_seconds), duration_text(row.run.restart_seconds)));
+}
+
+// As the table of errors names devices: every type of products but the 16-bit ones is a device of its own.
+std::string device_of(const Run& run) {
+  const auto precision = run.plan.labels.find("train.precision");
+  const bool other =
+      precision != run.plan.labels.end() && precision->second != "fp16" && precision->second != "bf16";
+  return run.cluster.device->name + (other ? " in " + precision->second : "");
+}
+
+void cost_row(const CampaignArguments& a, const CampaignReport& report, Run& run, CampaignRow& row) {
+  if (run.refused) throw *run.refused;
+  run.open ? find_step(run, row) : simulate_step(run, row);
+  row.amount_per_step = amount_per_step(run, report.unit);
+  row.run.gpus = row.gpus;
+  row.run.steps = steps_for(report.amount, row.amount_per_step, report.unit);
+  if (report.mtbf_seconds > 0) add_checkpoint(report, run, row);
+  add_price(a, run, row);
+  row.run.watts_per_gpu = a.watts;
+  row.run.pue = report.pue;
+  row.error = campaign::error_bar(run.cluster.framework->name, device_of(run), row.gpus);
+  const auto [least, most] = campaign::step_range(row.run.step_seconds, row.error.error.share);
+  row.cost = campaign::cost_range(row.run, least, most);
+  check_goodput(row);
+}
+
+// Rows that cannot be cost say why. Throws where none can: their reason, where it is one, below the table of
+// reasons otherwise.
+CampaignReport filled(CampaignReport report, const CampaignArguments& arguments, std::vector<Run>& runs) {
+  Progress progress;
+  std::vector<Error> refused;
+  for (Run& one : runs) {
+    progress.step(fmt::format("{} run {} of {}", one.open ? "searching" : "simulating",
+                              report.rows.size() + 1, runs.size()));
+    CampaignRow& row = report.rows.emplace_back();
+    row.name = one.name, row.gpus = gpus_of(one);
+    try {
+      cost_row(arguments, report, one, row);
+    } catch (const Error& error) {
+      if (error.code() == Exit::fault) throw;
+      row.why_not = error.what();
+      refused.push_back(error);
+    }
+    row.configuration = one.plan.labels;
+    one = {};  // its plan may be large
+  }
+  if (refused.size() < report.rows.size()) return report;
+  if (arguments.json) print(to_json(report));
+  const bool same = std::all_of(report.rows.begin(), report.rows.end(), [&](const CampaignRow& row) {
+    return row.why_not == report.rows.front().why_not;
+  });
+  if (same) throw refused.front();
+  if (!arguments.json) print(to_table(report));
+  throw Error::cannot_run("", "no row can be run; each says why");
+}
+
+int run(const CampaignArguments& arguments, Extent extent) {
+  CampaignReport report = conditions(arguments);
+  std::vector<Run> runs = runs_of(arguments);
+  if (extent == Extent::reading) return 0;
+  report = filled(std::move(report), arguments, runs);
+  print(arguments.json ? to_json(report) : to_table(report));
+  return 0;
+}
+
+}  // namespace
+
+void add_campaign_command(CLI::App& app, int& exit_code, Extent extent) {
+  CLI::App* command =
+      app.add_subcommand("campaign", "days, GPU hours, money and energy of whole training runs");
+  auto arguments = std::make_shared<CampaignArguments>();
+  arguments->job.add_to(*command);
+  const auto text = [&](const char* flag, std::string& value, const char* help, const char* form) {
+    command->add_option(flag, value, help)->type_name(form)->check(not_empty());
+  };
+  text("--tokens", arguments->tokens, "tokens of the whole run [needed, or --samples]", "15T|300B|4M");
+  text("--samples", arguments->samples, "sequences or images of the whole run, in place of tokens", "90M");
+  text("--mtbf", arguments->mtbf, "3h/1024: 1024 GPUs fail once in 3 h; 2048 twice as often [no failures]",
+       "TIME/GPUS");
+  text("--restart", arguments->restart,
+       "time from a failure to the next step, beside reading the checkpoint: noticing it, replacing nodes, "
+       "starting [10m]",
+       "10m");
+  text("--checkpoint-bandwidth", arguments->bandwidth,
+       "rate at which the storage takes a whole checkpoint [needed with --mtbf]", "200GB/s");
+  command
+      ->add_option("--price", arguments->price,
+                   "dollars per GPU and hour [price_per_gpu_hour of the cluster file]")
+      ->type_name("2.50")
+      ->check(number(0, 1e6));
+  command
+      ->add_option("--watts", arguments->watts,
+                   "watts drawn by one GPU and its share of the node, all the time [no energy]")
+      ->type_name("1300")
+      ->check(number(0, 1e6));
+  command->add_option("--pue", arguments->pue, "energy of the building over that of its computers [1]")
+      ->type_name("1..10")
+      ->check(number(1, 10));
+  command->add_option("--plan", arguments->plans, "a saved plan; may be repeated, also beside job files")
+      ->type_name("FILE")
+      ->check(not_empty())
+      ->allow_extra_args(false)
+      ->take_all();
+  command->add_flag("--search", arguments->search,
+                    "choose the parallel settings not given, as `boxcar search` does");
+  command->add_flag("--json", arguments->json, "print one JSON document instead of the table");
+  command->add_option("--what-if", arguments->changes, "change a constant of the cluster; may be repeated")
+      ->type_name("NAME=NUMBER|NAME=FACTORx")
+      ->allow_extra_args(false)
+      ->take_all();
+  command->add_option("--straggler", arguments->stragglers, "a slow device; may be repeated")
+      ->type_name("rank=NUMBER,slowdown=FACTOR")
+      ->allow_extra_args(false)
+      ->take_all();
+  command->footer(
+      "Several job files, several --plan and a list for --gpus (256,512) are compared, a row each. Defaults "
+      "are in "
+      "brackets. See docs/campaign.md.");
+  command->callback([arguments, extent, &exit_code] { exit_code = run(*arguments, extent); });
+}
+
+}  // namespace boxcar::cli

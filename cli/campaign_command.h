@@ -1,0 +1,13 @@
+// `boxcar campaign`: the cost of whole training runs beside each other.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "cli/extent.h"
+
+namespace boxcar::cli {
+
+// As add_simulate_command.
+void add_campaign_command(CLI::App& app, int& exit_code, Extent extent = Extent::whole);
+
+}  // namespace boxcar::cli

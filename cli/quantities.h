@@ -1,0 +1,33 @@
+// Quantities with units as people write them on the command line: "72GB", "5s", "200GB/s", "15T".
+//
+//   read_seconds("--budget", "2m", "5s or 2m")  // 120
+//   read_bytes("--memory", "80GiB", "72GB or 80GiB")  // 85.9e9
+//   read_rate("--checkpoint-bandwidth", "200GB/s")  // 200e9 bytes/s
+//   read_count("--tokens", "15T")  // 15e12
+//
+// A number above 0, with `or_zero` also 0, and one of the units, with nothing between. Throws Error (bad
+// input) at the flag, naming the examples: `--budget: got "-1s", expected a time such as 5s or 2m`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace boxcar::cli {
+
+// In s: us, ms, s, m, h, d.
+double read_seconds(const std::string& flag, const std::string& text, const std::string& examples,
+                    bool or_zero = false);
+// MB, GB, TB, MiB, GiB.
+double read_bytes(const std::string& flag, const std::string& text, const std::string& examples);
+// The same per second: "200GB/s".
+double read_rate(const std::string& flag, const std::string& text);
+// k, M, B and T are thousand, million, billion (10^9) and trillion (10^12).
+double read_count(const std::string& flag, const std::string& text);
+
+// The same units, three digits: number_text(189'196) == "189k"; duration_text(504) == "8.4 m".
+std::string number_text(double number);
+std::string duration_text(double seconds);
+// "1 GPU", "8 GPUs"
+std::string counted(int64_t number, const std::string& what);
+
+}  // namespace boxcar::cli

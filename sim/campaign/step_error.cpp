@@ -1,0 +1,169 @@
+#include "sim/campaign/step_error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace boxcar::campaign {
+namespace {
+
+// Printed by `experiments/step_errors`; the lines of boxcar by `experiments/step_errors --boxcar`, which
+// simulates.
+constexpr StepError table[] = {
+    {"all", "a100-sxm-40g", 1, 34, 0.071},
+    {"all", "a100-sxm-40g", 9, 16, 0.046},
+    {"all", "a100-sxm-40g in fp32", 1, 3, 0.043},
+    {"all", "a100-sxm-80g", 1, 970, 0.132},
+    {"all", "a100-sxm-80g", 9, 331, 0.154},
+    {"all", "b200-sxm", 1, 40, 0.289},
+    {"all", "b200-sxm in fp8", 1, 1, 0.571},
+    {"all", "gh200-96g in fp32", 1, 4, 0.331},
+    {"all", "gh200-96g in fp32", 9, 10, 0.361},
+    {"all", "h100-sxm", 1, 82, 0.260},
+    {"all", "h100-sxm", 9, 14, 0.168},
+    {"all", "h100-sxm in fp32", 1, 8, 0.109},
+    {"all", "h100-sxm in fp8", 1, 3, 0.146},
+    {"all", "h100-sxm in fp8", 9, 2, 0.122},
+    {"all", "h200-sxm in fp8", 9, 2, 0.058},
+    {"all", "v100-sxm2-16g", 1, 68, 0.160},
+    {"all", "v100-sxm2-16g", 9, 66, 0.272},
+    {"all", "v100-sxm2-16g in fp32", 1, 52, 0.098},
+    {"all", "v100-sxm2-16g in fp32", 9, 50, 0.074},
+    {"all", "v100-sxm3-32g", 1, 4, 0.114},
+    {"composer", "a100-sxm-40g", 1, 34, 0.071},
+    {"composer", "a100-sxm-40g", 9, 16, 0.046},
+    {"composer", "a100-sxm-80g", 1, 45, 0.091},
+    {"composer", "h100-sxm", 1, 25, 0.160},
+    {"composer", "h100-sxm", 9, 7, 0.127},
+    {"composer", "h100-sxm in fp8", 1, 3, 0.146},
+    {"deepspeed", "a100-sxm-80g", 1, 720, 0.123},
+    {"deepspeed", "a100-sxm-80g", 9, 63, 0.215},
+    {"deepspeed", "gh200-96g in fp32", 1, 4, 0.331},
+    {"deepspeed", "gh200-96g in fp32", 9, 10, 0.361},
+    {"deepspeed", "v100-sxm2-16g", 1, 2, 0.339},
+    {"deepspeed", "v100-sxm2-16g", 9, 4, 0.386},
+    {"fsdp", "a100-sxm-80g", 9, 8, 0.047},
+    {"internevo", "a100-sxm-80g", 1, 4, 0.075},
+    {"internevo", "a100-sxm-80g", 9, 28, 0.131},
+    {"jax", "a100-sxm-80g", 9, 5, 0.408},
+    {"jax", "h100-sxm", 1, 1, 0.036},
+    {"jax", "h100-sxm", 9, 4, 0.482},
+    {"jax", "h100-sxm in fp8", 9, 2, 0.122},
+    {"megatron", "a100-sxm-80g", 1, 156, 0.201},
+    {"megatron", "a100-sxm-80g", 9, 41, 0.050},
+    {"megatron", "b200-sxm", 1, 27, 0.378},
+    {"megatron", "b200-sxm in fp8", 1, 1, 0.571},
+    {"megatron", "h100-sxm", 1, 43, 0.304},
+    {"megatron", "v100-sxm2-16g", 1, 8, 0.039},
+    {"megatron", "v100-sxm2-16g", 9, 10, 0.360},
+    {"megatron", "v100-sxm3-32g", 1, 4, 0.114},
+    {"megatron-fused-loss", "a100-sxm-80g", 1, 9, 0.217},
+    {"megatron-fused-loss", "b200-sxm", 1, 3, 0.279},
+    {"megatron-fused-loss", "h100-sxm", 1, 3, 0.230},
+    {"megatron-nondeterministic", "a100-sxm-80g", 1, 32, 0.167},
+    {"megatron-nondeterministic", "b200-sxm", 1, 10, 0.141},
+    {"megatron-nondeterministic", "h100-sxm", 1, 10, 0.185},
+    {"nemo", "a100-sxm-80g", 1, 4, 0.036},
+    {"nemo", "a100-sxm-80g", 9, 28, 0.201},
+    {"ngc", "v100-sxm2-16g", 1, 16, 0.163},
+    {"ngc", "v100-sxm2-16g", 9, 8, 0.211},
+    {"ngc", "v100-sxm2-16g in fp32", 1, 15, 0.051},
+    {"ngc", "v100-sxm2-16g in fp32", 9, 12, 0.088},
+    {"oneflow", "v100-sxm2-16g", 1, 14, 0.077},
+    {"oneflow", "v100-sxm2-16g", 9, 16, 0.165},
+    {"oneflow", "v100-sxm2-16g in fp32", 1, 9, 0.048},
+    {"oneflow", "v100-sxm2-16g in fp32", 9, 10, 0.054},
+    {"oneflow-ops", "v100-sxm2-16g", 1, 28, 0.151},
+    {"oneflow-ops", "v100-sxm2-16g", 9, 28, 0.276},
+    {"oneflow-ops", "v100-sxm2-16g in fp32", 1, 28, 0.102},
+    {"oneflow-ops", "v100-sxm2-16g in fp32", 9, 28, 0.074},
+    {"pytorch", "a100-sxm-40g in fp32", 1, 3, 0.043},
+    {"pytorch", "h100-sxm in fp32", 1, 8, 0.109},
+    {"pytorch-compiled", "a100-sxm-80g", 9, 4, 0.333},
+    {"pytorch-compiled", "h100-sxm", 9, 3, 0.159},
+    {"pytorch-compiled", "h200-sxm in fp8", 9, 2, 0.058},
+    {"scaling", "a100-sxm-80g", 9, 108, 0.154},
+    {"scaling-rms", "a100-sxm-80g", 9, 46, 0.095},
+    {"boxcar", "a100-sxm-40g", 1, 18, 0.121},
+    {"boxcar", "a100-sxm-40g", 9, 5, 0.076},
+    {"boxcar", "a100-sxm-40g in fp32", 1, 3, 0.133},
+    {"boxcar", "a100-sxm-80g", 1, 955, 0.557},
+    {"boxcar", "a100-sxm-80g", 9, 324, 0.341},
+    {"boxcar", "b200-sxm", 1, 40, 0.643},
+    {"boxcar", "b200-sxm in fp8", 1, 1, 0.771},
+    {"boxcar", "gh200-96g in fp32", 1, 4, 0.329},
+    {"boxcar", "gh200-96g in fp32", 9, 10, 0.348},
+    {"boxcar", "h100-sxm", 1, 75, 0.665},
+    {"boxcar", "h100-sxm", 9, 9, 0.454},
+    {"boxcar", "h100-sxm in fp32", 1, 8, 0.239},
+    {"boxcar", "h100-sxm in fp8", 1, 3, 0.145},
+    {"boxcar", "h100-sxm in fp8", 9, 2, 0.122},
+    {"boxcar", "h200-sxm in fp8", 9, 2, 0.051},
+    {"boxcar", "v100-sxm2-16g", 1, 58, 0.284},
+    {"boxcar", "v100-sxm2-16g", 9, 56, 0.360},
+    {"boxcar", "v100-sxm2-16g in fp32", 1, 45, 0.077},
+    {"boxcar", "v100-sxm2-16g in fp32", 9, 42, 0.096},
+    {"boxcar", "v100-sxm3-32g", 1, 4, 0.084},
+};
+
+const StepError* find(std::string_view framework, std::string_view device, int least_gpus) {
+  for (const StepError& row : table)
+    if (row.framework == framework && row.device == device && row.least_gpus == least_gpus) return &row;
+  return nullptr;
+}
+
+const StepError& widest(std::string_view framework, int least_gpus) {
+  const auto share = [&](const StepError& row) {
+    return row.framework == framework && row.least_gpus == least_gpus ? row.share : 0;
+  };
+  return *std::max_element(std::begin(table), std::end(table),
+                           [&](const StepError& a, const StepError& b) { return share(a) < share(b); });
+}
+
+// "more than 8 h100-sxm"
+std::string place_text(const StepError& error, std::string_view device) {
+  return fmt::format("{} 8 {}", error.least_gpus > 1 ? "more than" : "up to", device);
+}
+
+std::string steps_text(int steps) { return fmt::format("{} step{}", steps, steps == 1 ? "" : "s"); }
+
+}  // namespace
+
+std::span<const StepError> step_errors() { return table; }
+
+ErrorBar error_bar(std::string_view framework, const std::string& device, int gpus) {
+  const int least_gpus = gpus > 8 ? 9 : 1;
+  const char* any = framework == "boxcar" ? "boxcar" : "all";
+  const StepError* of_device = find(any, device, least_gpus);
+  const bool enough = of_device && of_device->steps >= enough_steps;
+  const StepError& of_all = enough ? *of_device : widest(any, least_gpus);
+  const StepError* own = find(framework, device, least_gpus);
+  if (own && (own->steps >= enough_steps || own->share > of_all.share))
+    return {*own, device, own->steps, false};
+  return {of_all, device, of_device ? of_device->steps : 0, !enough};
+}
+
+std::pair<double, double> step_range(double simulated_seconds, double share) {
+  return {simulated_seconds / (1 + share), simulated_seconds / (1 - share)};
+}
+
+std::string to_text(const ErrorBar& bar) {
+  const StepError& error = bar.error;
+  const double percent = 100 * error.share;
+  const std::string boxcar =
+      error.framework == "boxcar" ? "; simulated as boxcar's, --stack names your framework" : "";
+  if (bar.of_other)
+    return fmt::format(
+        "{} published step{} on {} {} compared: as wide as for the worst device, {:.1f} % ({} "
+        "on {}{})",
+        bar.device_steps == 0 ? "no" : fmt::format("only {}", bar.device_steps),
+        bar.device_steps > 1 ? "s" : "", place_text(error, bar.device), bar.device_steps > 1 ? "were" : "was",
+        percent, steps_text(error.steps), place_text(error, error.device), boxcar);
+  const bool any = error.framework == "all" || error.framework == "boxcar";
+  return fmt::format(
+      "9 of 10 steps of {} on {} were simulated within {:.1f} % of their published time ({}{})",
+      any ? "any framework" : error.framework, place_text(error, error.device), percent,
+      steps_text(error.steps), boxcar);
+}
+
+}  // namespace boxcar::campaign

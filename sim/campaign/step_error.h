@@ -1,0 +1,57 @@
+// How far simulated step times are from published ones: the error bar of a simulated step.
+//
+//   const ErrorBar bar = error_bar("megatron", "a100-sxm-80g", 1024);  // 41 steps, 5.0 %
+//   step_range(6.0, bar.error.share)                                   // {5.71, 6.32}: s
+//
+// An error is simulated / published - 1, as in docs/fidelity.md. `share` is the 90th percentile of its
+// absolute value. So nine of ten published steps t have s / (1 + share) <= t <= s / (1 - share) for the
+// simulated step s.
+//
+// A bar is of the framework on the device where enough of its steps were compared, else of all frameworks on
+// the device, else the widest that any device has. Too few steps of the framework count where they are
+// further off than that. `boxcar`, which adds nothing to a plan, is no framework of published runs: its rows
+// are of all these steps simulated as runs of boxcar.
+//
+// `experiments/step_errors` prints the table from experiments/predictions/ and experiments/data/, and
+// tests/cli/campaign_test.cpp compares.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace boxcar::campaign {
+
+// Of fewer the 90th percentile is the largest error, so that one step decides it.
+constexpr int enough_steps = 11;
+
+struct StepError {
+  std::string_view framework;  // "all": of every framework
+  std::string_view device;     // see error_bar
+  int least_gpus = 1;          // 1: steps on 1 to 8 GPUs; 9: on more
+  int steps = 0;               // how many were compared
+  double share = 0;            // above 0, below 1
+};
+
+std::span<const StepError> step_errors();
+
+struct ErrorBar {
+  StepError error;        // the row of the table that it is
+  std::string device;     // that it was asked for
+  int device_steps = 0;   // compared on that device
+  bool of_other = false;  // too few: the widest of all devices
+};
+
+// The framework by name; any other name, such as a file, has no rows of its own. `device`: by name, with its
+// type of products behind it but for the 16-bit types, "h100-sxm", "h100-sxm in fp8".
+ErrorBar error_bar(std::string_view framework, const std::string& device, int gpus);
+
+// The shortest and the longest step that the error leaves.
+std::pair<double, double> step_range(double simulated_seconds, double share);
+
+// "9 of 10 steps of megatron on more than 8 a100-sxm-80g were simulated within 5.0 % of their published time
+// (41 steps)"
+std::string to_text(const ErrorBar& bar);
+
+}  // namespace boxcar::campaign

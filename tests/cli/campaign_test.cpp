@@ -1,0 +1,607 @@
+// `boxcar campaign`: the printed table and document, refusals, and what rows are made of.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "bad_input.h"
+#include "cli/campaign_report.h"
+#include "cli/quantities.h"
+#include "run_experiment.h"
+
+namespace boxcar::cli {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using tests::Output;
+using tests::Words;
+
+CampaignRow campaign_row(const std::string& name, int gpus, double step_seconds) {
+  CampaignRow row;
+  row.name = name, row.gpus = row.run.gpus = gpus;
+  row.configuration = {{"model.family", "gpt"}};
+  row.run.steps = 100'000, row.run.step_seconds = step_seconds;
+  row.run.checkpoint_seconds = 12, row.run.restart_seconds = 600;
+  row.run.mtbf_seconds = campaign::mtbf_of(10'800, 1024, gpus);
+  row.run.price_per_gpu_hour = 2.5, row.run.watts_per_gpu = 700, row.run.pue = 1.1;
+  row.price_from = "--price";
+  row.error = {{"megatron", "a100-sxm-80g", 9, 51, 0.095}, "a100-sxm-80g", 331, false};
+  const auto [least, most] = campaign::step_range(step_seconds, row.error.error.share);
+  row.cost = campaign::cost_range(row.run, least, most);
+  row.amount_per_step = 3e6, row.checkpoint_bytes = 2.4e12;
+  return row;
+}
+
+CampaignReport campaign_example() {
+  CampaignReport r;
+  r.amount = 300e9, r.checkpoint_bandwidth = 200e9;
+  r.mtbf_seconds = 10'800, r.mtbf_gpus = 1024, r.restart_seconds = 588, r.watts = 700, r.pue = 1.1;
+  r.rows = {campaign_row("a.yaml", 512, 11.5), campaign_row("a.yaml", 1024, 6)};
+  CampaignRow small;
+  small.name = "small.yaml", small.gpus = 64,
+  small.why_not = "does not fit: needs 97.7 GB on a GPU that has 85.1 GB";
+  r.rows.push_back(small);
+  return r;
+}
+
+CampaignReport campaign_with_nothing_given() {
+  CampaignReport r;
+  r.amount = 300e9;
+  CampaignRow only = campaign_row("gpt3-175b", 1024, 6);
+  only.run.mtbf_seconds = std::numeric_limits<double>::infinity();
+  only.run.price_per_gpu_hour.reset(), only.run.watts_per_gpu.reset();
+  const auto [least, most] = campaign::step_range(6, only.error.error.share);
+  only.cost = campaign::cost_range(only.run, least, most);
+  r.rows = {only};
+  return r;
+}
+
+TEST(Campaign, TableReadsAsWritten) {
+  EXPECT_EQ(to_table(campaign_example()),
+            R"(training on 300B tokens; below each estimate its range, from low to high
+
+job         GPUs              step            days       lost days     GPU hours         dollars         MWh  goodput      save every
+a.yaml       512           11.50 s           14.15           0.841          174k           $435k         134   94.1 %        62 steps  cheapest
+                  10.50 to 12.71 s  12.92 to 15.64  0.768 to 0.930  159k to 192k  $397k to $480k  122 to 148   94.1 %  56 to 68 steps
+a.yaml      1024            6.00 s            7.70           0.754          189k           $473k         146   90.2 %        84 steps  fastest
+                    5.48 to 6.63 s    7.03 to 8.51  0.689 to 0.833  173k to 209k  $432k to $523k  133 to 161   90.2 %  76 to 91 steps
+small.yaml    64  does not fit: needs 97.7 GB on a GPU that has 85.1 GB
+
+  steps      100000 of 3M tokens
+  range      9 of 10 steps of megatron on more than 8 a100-sxm-80g were simulated within 9.5 % of their published time (51 steps)
+  order      fastest and cheapest by the estimates, equal within 1 %; where ranges overlap, it may be another row
+  checkpoint 2.4 TB of weights and moments; all GPUs wait 12 s for it, at 200 GB/s
+  failures   one in 3 h on 1024 GPUs; twice the GPUs fail twice as often
+             each failure costs 9.8 m and the reading of the checkpoint before the next step
+             expected: 56.6 (a.yaml on 512 GPUs), 61.6 (a.yaml on 1024 GPUs)
+  interval   11.9 m (a.yaml on 512 GPUs), 8.4 m (a.yaml on 1024 GPUs) between checkpoints
+  price      $2.50 per GPU hour (--price)
+  energy     700 W for one GPU and its share of the node, all the time; PUE 1.1
+)");
+}
+
+TEST(Campaign, NamesWhatItLeavesOut) {
+  EXPECT_EQ(to_table(campaign_with_nothing_given()),
+            R"(training on 300B tokens; below each estimate its range, from low to high
+
+job        GPUs            step          days     GPU hours
+gpt3-175b  1024          6.00 s          6.94          171k
+                 5.48 to 6.63 s  6.34 to 7.67  156k to 189k
+
+  steps      100000 of 3M tokens
+  range      9 of 10 steps of megatron on more than 8 a100-sxm-80g were simulated within 9.5 % of their published time (51 steps)
+
+not counted
+  no failures, and no checkpoints against them: days, GPU hours, dollars and energy are of the steps alone (give --mtbf and --checkpoint-bandwidth)
+  no dollars without a price (give --price)
+  no energy without power (give --watts)
+)");
+}
+
+TEST(Campaign, DocumentHasUnitsInItsKeys) {
+  const json doc = json::parse(to_json(campaign_example()));
+  EXPECT_EQ(doc["schema_version"], 1);
+  EXPECT_EQ(doc["tokens"], 300e9);
+  EXPECT_EQ(doc["checkpoint_bandwidth_bytes_per_s"], 200e9);
+  EXPECT_EQ(doc["given_mtbf_s"], 10'800);
+  EXPECT_EQ(doc["given_mtbf_gpus"], 1024);
+  EXPECT_EQ(doc["given_restart_s"], 588);
+  EXPECT_EQ(doc["watts_per_gpu"], 700);
+  EXPECT_EQ(doc["pue"], 1.1);
+  const json& large = doc["rows"][1];
+  EXPECT_EQ(large["gpus"], 1024);
+  EXPECT_EQ(large["fastest"], true);
+  EXPECT_EQ(large["cheapest"], false);
+  EXPECT_EQ(large["steps"], 100'000);
+  EXPECT_EQ(large["tokens_per_step"], 3e6);
+  EXPECT_EQ(large["checkpoint_bytes"], 2.4e12);
+  EXPECT_EQ(large["checkpoint_s"], 12);
+  EXPECT_EQ(large["mtbf_s"], 10'800);
+  EXPECT_EQ(large["restart_s"], 600);
+  EXPECT_EQ(large["dollars_per_gpu_hour"], 2.5);
+  EXPECT_EQ(large["price_from"], "--price");
+  EXPECT_EQ(large["step_error"]["share"], 0.095);
+  EXPECT_EQ(large["step_error"]["device"], "a100-sxm-80g");
+  EXPECT_EQ(large["step_error"]["of_other_device"], false);
+  EXPECT_NEAR(large["estimate"]["dollars"], 472'989, 1);
+  EXPECT_NEAR(large["estimate"]["gpu_hours"], 189'196, 1);
+  EXPECT_NEAR(large["estimate"]["days"], 7.698, 1e-3);
+  EXPECT_EQ(large["estimate"]["checkpoint_interval_steps"], 84);
+  EXPECT_EQ(large["estimate"]["checkpoint_interval_s"], 504);
+  for (const char* key : {"step_time_s", "time_s", "lost_s", "energy_mwh", "goodput", "failures"}) {
+    EXPECT_LT(large["low"][key], large["high"][key]) << key;
+    EXPECT_LE(large["low"][key], large["estimate"][key]) << key;
+    EXPECT_LE(large["estimate"][key], large["high"][key]) << key;
+  }
+  EXPECT_EQ(doc["rows"][2]["fits"], false);
+  EXPECT_EQ(doc["rows"][2]["why"], "does not fit: needs 97.7 GB on a GPU that has 85.1 GB");
+  EXPECT_FALSE(doc["rows"][2].contains("estimate"));
+}
+
+TEST(Campaign, DocumentHasTheConditionsWhateverFits) {
+  CampaignReport r = campaign_example();
+  std::swap(r.rows[0], r.rows[2]);
+  const json doc = json::parse(to_json(r));
+  EXPECT_EQ(doc["watts_per_gpu"], 700);
+  EXPECT_EQ(doc["pue"], 1.1);
+}
+
+TEST(Campaign, DocumentHasNoGuesses) {
+  const json doc = json::parse(to_json(campaign_with_nothing_given()));
+  const json& estimate = doc["rows"][0]["estimate"];
+  for (const char* key : {"dollars", "energy_mwh", "failures", "checkpoint_interval_s", "goodput", "lost_s"})
+    EXPECT_FALSE(estimate.contains(key)) << key;
+  EXPECT_EQ(estimate["time_s"], 600'000);
+  EXPECT_EQ(doc["rows"][0]["fastest"], false);  // of one row nothing is said
+}
+
+TEST(Campaign, NoneIsCheapestWhereAPriceIsUnknown) {
+  CampaignReport r = campaign_example();
+  EXPECT_TRUE(is_cheapest(r, r.rows[0]));
+  EXPECT_FALSE(is_cheapest(r, r.rows[1]));
+  EXPECT_TRUE(is_fastest(r, r.rows[1]));
+  EXPECT_FALSE(is_fastest(r, r.rows[2]));  // does not fit
+  r.rows[1].cost.estimate.price.reset();
+  EXPECT_FALSE(is_cheapest(r, r.rows[0]));
+}
+
+TEST(Campaign, RowsWithinOnePercentAreEqual) {
+  CampaignReport r;
+  r.rows = {campaign_row("a.yaml", 1024, 6), campaign_row("b.yaml", 1024, 6.03),
+            campaign_row("c.yaml", 1024, 6.2)};
+  EXPECT_TRUE(is_fastest(r, r.rows[0]) && is_cheapest(r, r.rows[0]));
+  EXPECT_TRUE(is_fastest(r, r.rows[1]) && is_cheapest(r, r.rows[1]));
+  EXPECT_FALSE(is_fastest(r, r.rows[2]) || is_cheapest(r, r.rows[2]));
+}
+
+CampaignReport two_jobs() {
+  CampaignReport r = campaign_example();
+  r.rows = {campaign_row("a.yaml", 8, 6), campaign_row("b.yaml", 1, 6)};
+  r.rows[1].run.price_per_gpu_hour.reset();
+  r.rows[1].cost = campaign::cost_range(r.rows[1].run, 5, 7);
+  r.rows[1].checkpoint_bytes = 1.2e12, r.rows[1].has_moments = false, r.rows[1].amount_per_step = 4e6;
+  r.rows[0].price_from = "cluster priced.yaml";
+  r.rows[1].error = campaign::error_bar("megatron", "none", 1);
+  r.default_restart = r.default_pue = true, r.pue = 1;
+  return r;
+}
+
+TEST(Campaign, LinesNameTheJobs) {
+  const std::string table = to_table(two_jobs());
+  for (const char* line :
+       {"  steps      a.yaml: 100000 of 3M tokens\n", "  steps      b.yaml: 100000 of 4M tokens\n",
+        "  range      b.yaml: no published step on up to 8 none was compared",
+        "  checkpoint a.yaml: 2.4 TB of weights and moments; ", "  checkpoint b.yaml: 1.2 TB of weights; ",
+        " each failure costs 9.8 m (default) and the reading",
+        "  price      a.yaml: $2.50 per GPU hour "
+        "(cluster priced.yaml)\n",
+        "  b.yaml: no dollars without a price (give --price)\n", "all the time; PUE 1 (default)\n"})
+    EXPECT_THAT(table, HasSubstr(line));
+  EXPECT_THAT(table, ::testing::ContainsRegex("expected: [0-9.]+ \\(a.yaml\\), [0-9.]+ \\(b.yaml\\)"));
+  CampaignReport r = two_jobs();
+  r.rows.push_back(campaign_row("b.yaml", 8, 6));
+  EXPECT_THAT(to_table(r), HasSubstr("(b.yaml on 1 GPU)"));
+}
+
+TEST(Campaign, ColumnsHaveFixedDigitsAndUnits) {
+  CampaignReport r = campaign_example();
+  for (CampaignRow& row : r.rows)
+    if (row.why_not.empty()) {
+      row.run.steps *= 1000;
+      row.cost = campaign::cost_range(row.run, 0.9 * row.run.step_seconds, 1.1 * row.run.step_seconds);
+    }
+  const std::string table = to_table(r);
+  EXPECT_THAT(table, HasSubstr("GWh"));
+  EXPECT_THAT(table, ::testing::Not(HasSubstr("e+")));
+}
+
+TEST(Campaign, WithoutARowThatFitsAllRowsAreShown) {
+  CampaignReport r = campaign_example();
+  r.rows[0].why_not = "--tp: wrong", r.rows[0].gpus = 0, r.rows[1].why_not = "too large";
+  EXPECT_EQ(to_table(r), R"(job         GPUs
+a.yaml         -  --tp: wrong
+a.yaml      1024  too large
+small.yaml    64  does not fit: needs 97.7 GB on a GPU that has 85.1 GB
+)");
+}
+
+TEST(Campaign, ARunWithoutFailuresNeedsNoCheckpoint) {
+  CampaignReport r = campaign_example();
+  CampaignRow row = campaign_row("a.yaml", 1, 6);
+  row.run.mtbf_seconds = 1e300;
+  row.cost = campaign::cost_range(row.run, 5, 7);
+  r.rows = {row};
+  EXPECT_THAT(to_table(r), HasSubstr("  never\n"));
+  EXPECT_THAT(to_table(r), HasSubstr("  interval   never between checkpoints\n"));
+}
+
+TEST(Quantities, ReadAsPeopleWriteThem) {
+  EXPECT_EQ(number_text(999.6), "1k");
+  EXPECT_EQ(number_text(189'196), "189k");
+  EXPECT_EQ(number_text(12.34e15), "12340T");
+  EXPECT_EQ(duration_text(504), "8.4 m");
+  EXPECT_EQ(duration_text(1e8), "1157 d");
+  EXPECT_EQ(counted(1, "GPU"), "1 GPU");
+  EXPECT_EQ(counted(2, "step"), "2 steps");
+}
+
+std::string line_of(const campaign::StepError& e) {
+  return fmt::format("    {{\"{}\", \"{}\", {}, {}, {:.3f}}},\n", e.framework, e.device, e.least_gpus,
+                     e.steps, e.share);
+}
+
+// The table of errors is what the pinned predictions give.
+TEST(Campaign, StepErrorsAreThoseOfThePredictions) {
+  std::string table;
+  for (const campaign::StepError& e : campaign::step_errors())
+    if (e.framework != "boxcar") table += line_of(e);
+  EXPECT_EQ(table, experiment("step_errors", ""));
+}
+
+// As docs/campaign.md tells it: ratios of two steps are no closer than the steps.
+TEST(Campaign, TwoStepsDoNotShareTheirError) {
+  EXPECT_EQ(experiment("step_errors", "--pairs"), "1692 0.175 0.151\n");
+}
+
+TEST(Campaign, LongStepErrorsAsBoxcarAreThoseOfTheSimulator) {
+  std::string table;
+  for (const campaign::StepError& e : campaign::step_errors())
+    if (e.framework == "boxcar") table += line_of(e);
+  EXPECT_EQ(table, experiment("step_errors", "--boxcar"));
+}
+
+// A run as a user starts it.
+Words campaign_words(const Words& more) {
+  Words all{"campaign", "--global-batch=8"};
+  all.insert(all.end(), tests::job_flags.begin(), tests::job_flags.end());
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+json campaign_document(const Words& more) {
+  Words all = campaign_words(more);
+  all.push_back("--json");
+  const Output output = tests::run_program(all);
+  EXPECT_EQ(output.exit_code, 0) << output.err;
+  return json::parse(output.out);
+}
+
+const Words all_conditions{"--tokens=100M", "--price=2.50", "--mtbf=3h/1024", "--checkpoint-bandwidth=2GB/s",
+                           "--restart=5m",  "--watts=700",  "--pue=1.2",      "--stack=megatron"};
+
+TEST(CampaignCommand, CostsTheSimulatedStep) {
+  const json doc = campaign_document({"--tokens=100M"});
+  Words simulate = campaign_words({"--json"});
+  simulate[0] = "simulate";
+  const json step = json::parse(tests::run_program(simulate).out);
+  const json& row = doc["rows"][0];
+  EXPECT_EQ(row["step_time_s"], step["step_time_s"]);
+  EXPECT_EQ(row["tokens_per_step"], 8 * 128);
+  EXPECT_EQ(row["steps"], 97'657);  // 100e6 / 1024, rounded up
+  EXPECT_DOUBLE_EQ(row["estimate"]["time_s"], 97'657 * step["step_time_s"].get<double>());
+  EXPECT_EQ(row["configuration"], step["configuration"]);
+}
+
+TEST(CampaignCommand, ComparesNumbersOfGpus) {
+  Words more = all_conditions;
+  more.insert(more.end(), {"--gpus=8,16,32", "--global-batch=64"});
+  const json doc = campaign_document(more);
+  ASSERT_EQ(doc["rows"].size(), 3u);
+  double last = 1;
+  int fastest = 0, cheapest = 0;
+  for (const json& row : doc["rows"]) {
+    EXPECT_EQ(row["steps"], doc["rows"][0]["steps"]);
+    EXPECT_NEAR(row["mtbf_s"].get<double>() * row["gpus"].get<int>(), 10'800 * 1024, 1e-3);
+    EXPECT_LT(row["estimate"]["goodput"], last);
+    fastest += row["fastest"].get<bool>(), cheapest += row["cheapest"].get<bool>();
+    last = row["estimate"]["goodput"];
+  }
+  EXPECT_EQ(fastest, 1);
+  EXPECT_GE(cheapest, 1);
+}
+
+TEST(CampaignCommand, ComparesFilesAndPlans) {
+  const tests::TemporaryFile file("job.yaml", tests::job_file + "train: {global_batch: 8}\n"),
+      plan("plan.txt", "");
+  Words simulate = campaign_words({"--save-plan", plan.path(), "--stack=megatron"});
+  simulate[0] = "simulate";
+  EXPECT_EQ(tests::run_program(simulate).exit_code, 0);
+  const Output output =
+      tests::run_program({"campaign", file.path(), file.path(), "--plan", plan.path(), "--tokens=1M",
+                          "--mtbf=1d/8", "--checkpoint-bandwidth=1GB/s", "--json"});
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  const json rows = json::parse(output.out)["rows"];
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0]["job"], file.path());
+  EXPECT_EQ(rows[0]["estimate"], rows[1]["estimate"]);
+  EXPECT_EQ(rows[2]["job"], plan.path());
+  EXPECT_EQ(rows[2]["checkpoint_bytes"], rows[0]["checkpoint_bytes"]);
+  EXPECT_EQ(rows[0]["step_error"]["framework"], "boxcar");
+  EXPECT_EQ(rows[2]["step_error"]["framework"], "megatron");
+}
+
+// Flags beside a file are the file's; each --plan takes one file, whatever follows.
+TEST(CampaignCommand, FlagsBesideFilesAndPlansAreTheFiles) {
+  const tests::TemporaryFile file("job.yaml", tests::job_file), plan("plan.txt", "");
+  Words simulate = campaign_words({"--save-plan", plan.path()});
+  simulate[0] = "simulate";
+  ASSERT_EQ(tests::run_program(simulate).exit_code, 0);
+  const Output output = tests::run_program({"campaign", "--plan", plan.path(), file.path(), "--tokens=1M",
+                                            "--gpus=16", "--global-batch=32", "--json"});
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  const json rows = json::parse(output.out)["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["gpus"], 16);
+  EXPECT_EQ(rows[1]["gpus"], 8);
+  tests::expect_refused({"campaign", plan.path(), "--tokens=1M"}, 2,
+                        "PLAN: is a saved plan; give it as --plan PLAN", "PLAN", plan.path());
+}
+
+// The rows beside it keep their numbers.
+TEST(CampaignCommand, ARowThatCannotBeRunSaysWhy) {
+  const auto whys = [](const Words& more) {
+    std::vector<std::string> texts;
+    const json doc = campaign_document(more);
+    for (const json& row : doc["rows"])
+      texts.push_back(row.contains("why") ? row["why"].get<std::string>() : "");
+    return texts;
+  };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(whys({"--tokens=1B", "--gpus=8,12"}),
+              ElementsAre("",
+                          "--gpus: 12 is not a multiple of the 8 GPUs of a node of dgx-a100-80g (use 8 or "
+                          "16)"));
+  EXPECT_THAT(whys({"--tokens=1B", "--gpus=480,512", "--global-batch=512"}),
+              ElementsAre(HasSubstr("480"), ""));
+  EXPECT_THAT(whys({"--tokens=1B", "--gpus=8,1024", "--global-batch=1024", "--mtbf=30s/1024",
+                    "--checkpoint-bandwidth=20MB/s", "--restart=4m"}),
+              ElementsAre("", HasSubstr("--mtbf: less than 0.1 % of the time goes into steps that are kept: "
+                                        "1024 GPUs fail every 30 s")));
+}
+
+TEST(CampaignCommand, WithoutARowThatCanBeRunEachSaysWhy) {
+  const Output output = tests::run_program(campaign_words({"--tokens=1B", "--gpus=12,20"}));
+  EXPECT_EQ(output.exit_code, 1);
+  EXPECT_THAT(output.out, HasSubstr("12  --gpus: 12 is not a multiple"));
+  EXPECT_THAT(output.out, HasSubstr("20  --gpus: 20 is not a multiple"));
+  EXPECT_EQ(output.err, "boxcar: no row can be run; each says why\n");
+}
+
+TEST(CampaignCommand, ARestartReadsTheCheckpoint) {
+  const auto row = [&](const std::string& bandwidth) {
+    return campaign_document(
+        {"--tokens=100M", "--mtbf=3h/8", "--restart=0s", "--checkpoint-bandwidth=" + bandwidth})["rows"][0];
+  };
+  const json fast = row("1GB/s"), slow = row("10MB/s");
+  EXPECT_EQ(fast["restart_s"], fast["checkpoint_s"]);
+  EXPECT_LT(fast["estimate"]["lost_s"], slow["estimate"]["lost_s"]);
+}
+
+TEST(CampaignCommand, TheRangeNamesTheDevice) {
+  const auto error = [](const Words& more) {
+    Words all{"--tokens=1M", "--stack=megatron", "--gpus=16", "--global-batch=16"};
+    all.insert(all.end(), more.begin(), more.end());
+    return campaign_document(all)["rows"][0]["step_error"];
+  };
+  const json a100 = error({}), h100 = error({"--cluster=dgx-h100"}), b200 = error({"--cluster=hgx-b200"});
+  EXPECT_EQ(a100["framework"], "megatron");
+  EXPECT_EQ(a100["device"], "a100-sxm-80g");
+  EXPECT_EQ(h100["framework"], "all");
+  EXPECT_EQ(h100["device"], "h100-sxm");
+  EXPECT_EQ(error({"--cluster=dgx-h100", "--precision=fp8"})["of_other_device"], true);
+  EXPECT_EQ(b200["of_other_device"], true);
+  EXPECT_GT(b200["share"], h100["share"]);
+}
+
+TEST(CampaignCommand, NotesOnKeysNameTheNumberOfGpus) {
+  const Output output = tests::run_program(
+      campaign_words({"--tokens=1B", "--gpus=8,16", "--tp=8", "--zero=1", "--global-batch=16"}));
+  EXPECT_EQ(output.exit_code, 0);
+  EXPECT_EQ(output.err, "boxcar: --zero: has no effect unless dp is 2 or more (gpt on 8 GPUs)\n");
+}
+
+// An empty row is no reason to leave out the others.
+TEST(CampaignCommand, ARowThatDoesNotFitSaysSo) {
+  const Output output =
+      tests::run_program({"campaign", "--model=gpt3-175b", "--cluster=dgx-a100-80g", "--tp=8", "--gpus=8,64",
+                          "--zero=3", "--recompute=full", "--tokens=1B", "--global-batch=64"});
+  EXPECT_EQ(output.exit_code, 0) << output.err;
+  EXPECT_THAT(output.out, HasSubstr("does not fit: needs "));
+  EXPECT_THAT(output.out, ::testing::ContainsRegex("gpt3-175b +64 "));
+}
+
+TEST(CampaignCommand, SearchesThePlanOfEachRow) {
+  const Words more{
+      "--tokens=1M", "--gpus=8,16", "--global-batch=64", "--search", "--checkpoint-bandwidth=1GB/s",
+      "--mtbf=3h/8"};
+  const json searched = campaign_document(more)["rows"];
+  ASSERT_EQ(searched.size(), 2u);
+  for (const json& row : searched) {
+    Words plain =
+        campaign_words({"--json", "--tokens=1M", "--global-batch=64", "--checkpoint-bandwidth=1GB/s",
+                        "--mtbf=3h/8", "--gpus=" + std::to_string(row["gpus"].get<int>())});
+    const json given = json::parse(tests::run_program(plain).out)["rows"][0];
+    EXPECT_LE(row["step_time_s"], given["step_time_s"]);
+    EXPECT_EQ(row["steps"], given["steps"]);
+    EXPECT_TRUE(row["flags"].get<std::string>().starts_with("--dp "));
+    EXPECT_EQ(row["configuration"]["cluster.gpus"], std::to_string(row["gpus"].get<int>()));
+  }
+}
+
+TEST(CampaignCommand, APriceOfTheClusterCounts) {
+  const tests::TemporaryFile cluster("priced.yaml", R"(name: priced
+device: a100-sxm-80g
+nodes: 1
+node: {gpus: 8, link: nvswitch, link_bandwidth: 300e9, link_latency: 0.6e-6, pcie_bandwidth: 31e9, nics: 8, nic_bandwidth: 25e9, nic_latency: 2.7e-6}
+fabric: {kind: single-switch, hop_latency: 0.5e-6}
+price_per_gpu_hour: 3
+)");
+  EXPECT_EQ(
+      campaign_document({"--tokens=1M", "--cluster=" + cluster.path()})["rows"][0]["dollars_per_gpu_hour"],
+      3);
+  EXPECT_EQ(campaign_document({"--tokens=1M", "--price=2",
+                               "--cluster=" + cluster.path()})["rows"][0]["dollars_per_gpu_hour"],
+            2);
+  EXPECT_EQ(campaign_document({"--tokens=1M", "--cluster=" + cluster.path()})["rows"][0]["price_from"],
+            "cluster " + cluster.path());
+}
+
+// `boxcar train` writes as many bytes, and headers.
+TEST(CampaignCommand, ACheckpointIsWhatTrainWrites) {
+  const std::string folder = tests::temporary_folder();
+  const tests::TemporaryFile text("text.txt", std::string(4096, 'b'));
+  const Words job{"--model=gpt", "--layers=2",  "--hidden=64", "--heads=4",
+                  "--seq=16",    "--vocab=256", "--dp=1"};
+  Words train{"train", "--steps=1", "--data=" + text.path(), "--checkpoint-dir=" + folder + "/out"};
+  train.insert(train.end(), job.begin(), job.end());
+  ASSERT_EQ(tests::run_program(train).exit_code, 0);
+  Words campaign{"campaign",    "--cluster=local", "--global-batch=8",
+                 "--tokens=1M", "--mtbf=3h/8",     "--checkpoint-bandwidth=1GB/s",
+                 "--json"};
+  campaign.insert(campaign.end(), job.begin(), job.end());
+  const json doc = json::parse(tests::run_program(campaign).out);
+  const double bytes = doc["rows"][0]["checkpoint_bytes"];
+  double written = 0;
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"})
+    written += static_cast<double>(std::filesystem::file_size(folder + "/out/step-000001/" + name));
+  EXPECT_GE(written, bytes);
+  EXPECT_LE(written, bytes + 16'384);
+  std::filesystem::remove_all(folder);
+}
+
+// docs/campaign.md begins with a command and its output, each a block of lines that are set in.
+TEST(CampaignCommand, ThePageShowsWhatItPrints) {
+  std::ifstream page(BOXCAR_SOURCE_DIR "/docs/campaign.md");
+  std::string blocks[2], line;
+  for (std::string& block : blocks) {
+    while (std::getline(page, line) && !line.starts_with("    ")) {
+    }
+    for (; line.starts_with("    ") || (line.empty() && &block == &blocks[1]); std::getline(page, line))
+      block += (line.empty() ? "" : line.substr(4)) + "\n";
+  }
+  Words shown;
+  std::istringstream in(blocks[0]);
+  for (std::string word; in >> word;)
+    if (word != "\\") shown.push_back(word);
+  ASSERT_FALSE(shown.empty());
+  shown.erase(shown.begin());
+  EXPECT_EQ(tests::run_program(shown).out + "\n", blocks[1])
+      << "put what the command prints into docs/campaign.md";
+}
+
+TEST(CampaignCommand, ADocumentSaysThatNothingFits) {
+  const Output output = tests::run_program({"campaign", "--model=gpt3-175b", "--cluster=dgx-a100-80g",
+                                            "--gpus=8", "--global-batch=8", "--tokens=1B", "--json"});
+  EXPECT_EQ(output.exit_code, 1);
+  EXPECT_EQ(json::parse(output.out)["rows"][0]["fits"], false);
+}
+
+const tests::CommandCase campaign_flags[] = {
+    {{}, 2, "--tokens: missing; give the tokens of the whole run, such as 300B, or --samples"},
+    {{"--tokens=15Q"}, 2, "--tokens: got \"15Q\", expected a number such as 15T, 300B or 4M"},
+    {{"--tokens="}, 2, "--tokens: needs a value"},
+    {{"--tokens=15T", "--samples=3M"}, 2, "--samples: --tokens is given too; give one of them"},
+    {{"--tokens=1e300"},
+     2,
+     "--tokens: 1e+288T are 9.77e+284T steps, more than 1T (use a larger global_batch)"},
+    {{"--tokens=1B", "--mtbf=3h/1024"},
+     2,
+     "--mtbf: has no effect without --checkpoint-bandwidth: the time of a checkpoint decides how much work a "
+     "failure loses"},
+    {{"--tokens=1B", "--checkpoint-bandwidth=200GB/s", "--mtbf=3h"},
+     2,
+     "--mtbf: got \"3h\", expected TIME/GPUS: 3h/1024 is one failure in 3 h on 1024 GPUs"},
+    {{"--tokens=1B", "--checkpoint-bandwidth=200GB/s", "--mtbf=3h/0"},
+     2,
+     "--mtbf: got \"3h/0\", expected TIME/GPUS: 3h/1024 is one failure in 3 h on 1024 GPUs"},
+    {{"--tokens=1B", "--checkpoint-bandwidth=200GB/s", "--mtbf=often/8"},
+     2,
+     "--mtbf: got \"often\", expected a time such as 3h in 3h/1024"},
+    {{"--tokens=1B", "--mtbf=3h/8", "--checkpoint-bandwidth=200GB"},
+     2,
+     "--checkpoint-bandwidth: got \"200GB\", expected a rate such as 200GB/s or 5TB/s"},
+    {{"--tokens=1B", "--checkpoint-bandwidth=200GB/s"},
+     2,
+     "--checkpoint-bandwidth: has no effect without --mtbf"},
+    {{"--tokens=1B", "--checkpoint-bandwidth=1GB/s", "--mtbf=3/8"},
+     2,
+     "--mtbf: got \"3\", expected a time such as 3h in 3h/1024"},
+    {{"--tokens=1B", "--checkpoint-bandwidth=1GB/s", "--mtbf=3h/8", "--restart=10"},
+     2,
+     "--restart: got \"10\", expected a time such as 10m or 90s"},
+    {{"--tokens=0.1"}, 2, "--tokens: 0.1 is less than one step, which takes 1.02k"},
+    {{"--tokens=1B", "--gpus=8,16,8"}, 2, "--gpus: 8 is given twice"},
+    {{"--tokens=1B", "--restart=10m"}, 2, "--restart: has no effect without --mtbf"},
+    {{"--tokens=1B", "--checkpoint-bandwidth=1GB/s", "--mtbf=3h/8", "--restart=soon"},
+     2,
+     "--restart: got \"soon\", expected a time such as 10m or 90s"},
+    {{"--tokens=1B", "--pue=1.2"}, 2, "--pue: has no effect without --watts"},
+    {{"--tokens=1B", "--watts=700", "--pue=0.9"}, 2, "--pue: got \"0.9\", expected a number from 1 to 10"},
+    {{"--tokens=1B", "--watts=hot"}, 2, "--watts: got \"hot\", expected a number from 0 to 1e+06"},
+    {{"--tokens=1B", "--price=free"}, 2, "--price: got \"free\", expected a number from 0 to 1e+06"},
+    {{"--tokens=1B", "--gpus=8,many"}, 2, "--gpus: got \"many\", expected a whole number from 1 to 1000000"},
+    {{"--tokens=1B", "--mtbf=1s/8", "--checkpoint-bandwidth=1MB/s"},
+     1,
+     "--mtbf: less than 0.1 % of the time goes into steps that are kept: 8 GPUs fail every 1 s, a checkpoint "
+     "takes 41.5 s and a restart 10.7 m (use more bandwidth or a shorter --restart)"},
+    {{"--tokens=1B", "--plan=none.txt"}, 2, "none.txt: cannot be read; check the path"},
+    {{"--tokens=1B", "--search", "--plan=none.txt"}, 2, "--search: has no effect on a saved plan"},
+    {{"--tokens=1B", "--token=3"},
+     2,
+     "--token: unknown flag (did you mean --tokens?); `boxcar campaign --help` lists all"},
+};
+
+TEST(BadCampaign, Flags) {
+  for (const tests::CommandCase& c : campaign_flags)
+    tests::expect_refused(campaign_words(c.arguments), c.exit_code, c.message);
+}
+
+const tests::CommandCase campaign_jobs[] = {
+    {{"--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "--tokens=1B"},
+     2,
+     "train.global_batch: missing; give it in the job file or as --global-batch"},
+    {{"--model=resnet50", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=8", "--tokens=1B"},
+     2,
+     "--tokens: a step of resnet50 has none; give --samples"},
+    {{"--model=gpt3-175b", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=8", "--tokens=1B"},
+     1,
+     "does not fit: needs 3.38 TB on a GPU that has 85.1 GB; no other layout tried here fits: use more "
+     "GPUs"},
+    {{"--model=gpt3-175b", "--cluster=dgx-a100-80g", "--gpus=8", "--tokens=1B", "--global-batch=8",
+      "--search"},
+     1,
+     "does not fit: none of 648 plans (`boxcar search` on the same job says what would help)"},
+    {{"--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8,16", "--tokens=1B", "--global-batch=16",
+      "--stack=nosuch.yaml"},
+     2,
+     "--stack: nosuch.yaml: cannot be read"},
+};
+
+TEST(BadCampaign, Jobs) { tests::expect_refused({"campaign"}, campaign_jobs); }
+
+}  // namespace
+}  // namespace boxcar::cli
