@@ -138,10 +138,11 @@ void rename_old_keys(GivenKeys& given) {
   if (!ir::models::is_conv_net(family_named(family_of(given)))) return;
   for (const auto& [old, key] :
        {std::pair("model.hidden", "model.channels"), {"model.vocab", "model.classes"}})
-    if (auto found = given.extract(old)) {
-      found.key() = key;
-      given.insert(std::move(found));
-    }
+    if (!given.contains(key))
+      if (auto found = given.extract(old)) {
+        found.key() = key;
+        given.insert(std::move(found));
+      }
 }
 
 }  // namespace
