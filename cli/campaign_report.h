@@ -1,4 +1,4 @@
-// What `boxcar campaign` prints: whole training runs beside each other, as a table or a document.
+// The output of `boxcar campaign`: whole training runs beside each other, as a table or a document.
 #pragma once
 
 #include <map>

@@ -23,7 +23,7 @@ ir::models::Model padded_model(const Job& job);
 // All that a training graph is made from.
 struct GraphInputs {
   ir::models::Model model;  // padded
-  int64_t batch = 0;              // sequences of a micro-batch, of all data-parallel ranks
+  int64_t batch = 0;        // sequences of a micro-batch, of all data-parallel ranks
   ir::TrainOptions options;
   std::vector<int> stage_layers;
   int stages = 1;

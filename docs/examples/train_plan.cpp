@@ -18,7 +18,8 @@ struct Losses : training::RunListener {
 
 int main() {
   planner::Job job;
-  job.model->layers = 1, job.model->hidden = 16, job.model->heads = 2, job.model->seq = 8, job.model->vocab = 16;
+  job.model->layers = 1, job.model->hidden = 16, job.model->heads = 2, job.model->seq = 8,
+  job.model->vocab = 16;
   job.global_batch = 4, job.parallel.dp = 2, job.parallel.micro_batch = 1;
   job.train.precision = ir::Precision::fp32, job.train.learning_rate = 0.01;
   job.cluster = backends::load_cluster("local", 2);

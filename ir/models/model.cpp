@@ -8,11 +8,14 @@
 namespace boxcar::ir::models {
 namespace {
 
-// The number that `of` takes from a transformer; `otherwise` of a convolutional network.
-template <typename Of, typename T>
-T of_transformer(const Model& model, Of of, T otherwise) {
-  const Transformer* transformer = model.transformer();
-  return transformer ? of(*transformer) : otherwise;
+// The transformer; of a convolutional network one that has nothing.
+const Transformer& or_nothing(const Model& model) {
+  static const Transformer nothing = [] {
+    Transformer none;
+    none.tied = false;
+    return none;
+  }();
+  return model.transformer() ? *model.transformer() : nothing;
 }
 
 }  // namespace
@@ -65,44 +68,18 @@ int64_t parameters(const Model& model) {
   return parameters(*model.transformer());
 }
 
-bool has_attention_core(const Model& model) {
-  return of_transformer(
-      model, [](const Transformer& t) { return !t.flash; }, false);
-}
+bool has_attention_core(const Model& model) { return model.transformer() && !is_fused(model); }
 
 std::vector<std::pair<const char*, int64_t>> tensor_parallel_extents(const Model& model) {
   if (const ConvNet* net = model.conv_net()) return {{"channels", net->channels}};
   return {{"heads", model->heads}, {"kv_heads", model->kv_heads}, {"ffn", model->ffn}};
 }
 
-int64_t tokens(const Model& model) {
-  return of_transformer(
-      model, [](const Transformer& t) { return t.seq; }, int64_t{0});
-}
-
-int64_t experts(const Model& model) {
-  return of_transformer(
-      model, [](const Transformer& t) { return t.experts; }, int64_t{0});
-}
-
-int64_t expert_every(const Model& model) {
-  return of_transformer(
-      model, [](const Transformer& t) { return t.expert_every; }, int64_t{1});
-}
-
-int64_t decoder_layers(const Model& model) {
-  return of_transformer(
-      model, [](const Transformer& t) { return t.decoder_layers; }, int64_t{0});
-}
-
-bool is_fused(const Model& model) {
-  return of_transformer(
-      model, [](const Transformer& t) { return t.flash; }, false);
-}
-
-bool has_tied_head(const Model& model) {
-  return of_transformer(
-      model, [](const Transformer& t) { return t.tied; }, false);
-}
+int64_t tokens(const Model& model) { return or_nothing(model).seq; }
+int64_t experts(const Model& model) { return or_nothing(model).experts; }
+int64_t expert_every(const Model& model) { return or_nothing(model).expert_every; }
+int64_t decoder_layers(const Model& model) { return or_nothing(model).decoder_layers; }
+bool is_fused(const Model& model) { return or_nothing(model).flash; }
+bool has_tied_head(const Model& model) { return or_nothing(model).tied; }
 
 }  // namespace boxcar::ir::models

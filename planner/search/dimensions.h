@@ -1,7 +1,8 @@
 // The dimensions that the search decides, one row each. Points, pins, ranges, the identity of a job,
 // contradictions, proposed changes, flags and reports go over these rows. A new dimension is a field of
 // planner::Hints that lowering reads, and a row. Costs are measured for each of its values, unless of_a_layer
-// (planner/estimate/estimate.cpp) leaves it out. The rows stand in dimension_rows.cpp in the order of a job file, in which reports name them.
+// (planner/estimate/estimate.cpp) leaves it out. The rows stand in dimension_rows.cpp in the order of a job
+// file, in which reports name them.
 //
 //   {.key = "stage_order",                     // --stage-order, and stage_order of a job file
 //    .field = &Hints::stage_order,

@@ -23,7 +23,7 @@
 
 namespace boxcar::campaign {
 
-// Of fewer the 90th percentile is the largest error, so that one step decides it.
+// With fewer, the 90th percentile is the largest error: one step decides it.
 constexpr int enough_steps = 11;
 
 struct StepError {

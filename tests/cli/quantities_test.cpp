@@ -30,10 +30,14 @@ TEST(Quantities, ReadAsText) {
   EXPECT_EQ(number_text(999.6), "1k");
   EXPECT_EQ(number_text(300e9), "300B");
   EXPECT_EQ(number_text(15e12), "15T");
+  EXPECT_EQ(number_text(12.34e15), "12340T");
   EXPECT_EQ(duration_text(0.5), "0.5 s");
   EXPECT_EQ(duration_text(504), "8.4 m");
   EXPECT_EQ(duration_text(10'800), "3 h");
   EXPECT_EQ(duration_text(12 * 86'400), "12 d");
+  EXPECT_EQ(duration_text(1e8), "1157 d");
+  EXPECT_EQ(counted(1, "GPU"), "1 GPU");
+  EXPECT_EQ(counted(2, "step"), "2 steps");
 }
 
 }  // namespace

@@ -152,9 +152,7 @@ TEST(Simulate, JitterCostsTime) {
 }
 
 TEST(Simulate, RefusesJitterThatCannotBe) {
-  const auto error = [](std::vector<std::string> more) {
-    return boxcar::tests::run_program(job(more)).err;
-  };
+  const auto error = [](std::vector<std::string> more) { return boxcar::tests::run_program(job(more)).err; };
   EXPECT_EQ(error({"--jitter=2"}), "boxcar: --jitter: got \"2\", expected a number from 0 to 1\n");
   EXPECT_EQ(error({"--jitter=much"}), "boxcar: --jitter: got \"much\", expected a number from 0 to 1\n");
   EXPECT_EQ(error({"--jitter=0.1", "--runs=0"}),
