@@ -1,7 +1,9 @@
 #include "planner/pins.h"
 
 #include <array>
+#include <optional>
 #include <set>
+#include <vector>
 
 #include "planner/reduced_gradients.h"
 #include "planner/sharding.h"
@@ -50,16 +52,31 @@ std::string_view base_name(std::string_view tensor) {
   return tensor;
 }
 
-Sbp shard_axis(const sbp::Shape& shape, Sbp tp, int64_t tp_parts, int64_t shards) {
-  const int split = tp.is_split() ? tp.axis : -1;
-  for (size_t a = 0; a < shape.size(); ++a)
-    if (static_cast<int>(a) != split && shape[a] % shards == 0) return Sbp::S(static_cast<int>(a));
-  if (split >= 0 && at(shape, split) % (tp_parts * shards) == 0) return Sbp::S(split, 1);
-  for (size_t a = 0; a < shape.size(); ++a)
-    if (static_cast<int>(a) != split && shape[a] >= shards) return Sbp::S(static_cast<int>(a));
-  if (shape.empty()) return Sbp::B();
-  return split >= 0 ? Sbp::S(split, 1) : Sbp::S(0);
+namespace {
+
+// The axis that `shards` ranks split, of a tensor whose axes are in so many parts: an axis that is whole
+// where shards are even there, else one inside its parts.
+Sbp shard_axis(const sbp::Shape& shape, const std::vector<int64_t>& parts, int64_t shards) {
+  const auto first = [&](auto&& suits) -> std::optional<Sbp> {
+    for (size_t a = 0; a < shape.size(); ++a)
+      if (suits(shape[a], parts[a])) return Sbp::S(static_cast<int>(a), parts[a] > 1 ? 1 : 0);
+    return std::nullopt;
+  };
+  if (const auto s = first([&](int64_t n, int64_t p) { return p == 1 && n % shards == 0; })) return *s;
+  if (const auto s = first([&](int64_t n, int64_t p) { return p > 1 && n % (p * shards) == 0; })) return *s;
+  if (const auto s = first([&](int64_t n, int64_t p) { return p == 1 && n >= shards; })) return *s;
+  if (const auto s = first([&](int64_t, int64_t p) { return p > 1; })) return *s;
+  return shape.empty() ? Sbp::B() : Sbp::S(0);
 }
+
+std::vector<int64_t> parts_of(size_t rank, const sbp::NdSbp& layout, const Mesh& mesh) {
+  std::vector<int64_t> parts(rank, 1);
+  for (size_t d = 0; d < layout.size(); ++d)
+    if (layout[d].is_split()) at(parts, layout[d].axis) *= mesh.extents[d];
+  return parts;
+}
+
+}  // namespace
 
 sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh& mesh) {
   std::vector<size_t> dims;
@@ -70,11 +87,7 @@ sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh&
       shards *= mesh.extents[dims.back()];
     }
   if (shards == 1) return whole;
-  const int tp = mesh.dim("tp");
-  const Sbp split = tp >= 0 ? at(whole, tp) : Sbp::B();
-  Sbp shard = shard_axis(shape, split, tp >= 0 ? at(mesh.extents, tp) : 1, shards);
-  for (const Sbp s : whole)
-    if (s.is_split() && shard.is_split() && s.axis == shard.axis) shard.inner = 1;
+  const Sbp shard = shard_axis(shape, parts_of(shape.size(), whole, mesh), shards);
   sbp::NdSbp result = whole;
   for (size_t d : dims) result[d] = shard;
   return result;
@@ -236,9 +249,11 @@ void pin_state(Context& c, ir::TensorId t, const StateLayout& layout, bool is_sh
 void pin_addends(Context& c, ir::TensorId sum, const StateLayout& layout) {
   const ir::Op& op = c.producer(sum);
   if (!op.is(ir::OpKind::sum) || op.phase != ir::Phase::backward) return;
-  for (ir::TensorId t : op.inputs)
+  for (ir::TensorId t : op.inputs) {
     for (size_t d = 0; d < layout.whole.size(); ++d)
       if (layout.whole[d].is_split()) at(c.pins.stored, t)[d] = layout.whole[d];
+    pin_addends(c, t, layout);
+  }
 }
 
 // A gradient before accumulation: split as its parameter; sharded where each micro-batch's is reduced.

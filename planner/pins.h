@@ -41,13 +41,9 @@ using Chosen = std::vector<sbp::NdSbp>;
 Pins pins_of(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, const Chosen& chosen);
 
 // The layout in which a state of this shape, read as `whole`, is kept where it is sharded: split over dp, and
-// over ep where ep does not split it yet, inside any split of the same axis.
-//   [1024, 3072] (B, S(1)) on {dp 2, tp 4} -> (S(0), S(1))
+// over ep where ep does not split it yet. An axis that `whole` leaves whole is split if its parts are equal,
+// else one inside the parts that it has.
+//   [1024, 3072] (B, S(1)) on {dp 2, tp 4} -> (S(0), S(1));  [3072] (B, S(0)) -> (S(0,inner), S(0))
 sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh& mesh);
-
-// The axis of a state tensor that the sharding dimension splits, given its split by tp: an axis that tp
-// leaves whole, where one is divisible, else one inside the tp part.
-//   [12288, 36864] S(1) on tp 8, shards 16 -> S(0);  [36864] S(0) on tp 8, shards 16 -> S(0,inner)
-sbp::Sbp shard_axis(const sbp::Shape& shape, sbp::Sbp tp, int64_t tp_parts, int64_t shards);
 
 }  // namespace boxcar::planner

@@ -108,6 +108,27 @@ TEST(Compile, GradientsAreReducedInPlaceAndKeptOnce) {
   }
 }
 
+// Three uses of one table, of which two are added up before the third: each is in parts by tensor parallelism.
+TEST(Compile, NoRankMakesTheGradientOfAWholeTiedTable) {
+  planner::Job job = small_job(1, 4, 1, 2, 2);
+  job.model = ir::models::defaults("t5");
+  job.model->layers = 2, job.model->hidden = 16, job.model->heads = 4, job.model->seq = 8;
+  job.model->vocab = 128, job.model->pad_vocab_to = 1;
+  job.model = ir::models::complete(job.model);
+  job.train.precision = ir::Precision::fp32;
+  for (const bool sequence_parallel : {false, true}) {
+    job.parallel.sequence_parallel = sequence_parallel;
+    const ir::Plan plan = planner::compile(planner::resolve(job));
+    int addends = 0;
+    for (const ir::Register& reg : plan.programs[0].registers) {
+      if (!reg.name.starts_with("embedding.word.grad.")) continue;
+      EXPECT_EQ(reg.type.shape[0], 128 / 4) << reg.name;
+      ++addends;
+    }
+    EXPECT_GE(addends, 3);
+  }
+}
+
 TEST(Compile, TensorParallelismIsMegatrons) {
   const ir::Plan plan = plan_of(small_job(2, 2, 1, 1, 2));
   EXPECT_EQ(communication(plan, 0, "F0"),

@@ -125,14 +125,27 @@ TEST(Pins, NameTheTensorBehindGradientsAndCopies) {
   EXPECT_FALSE(matches("*.attn.proj", "h12.attn.proj.weight"));
 }
 
-TEST(Pins, ShardsLeaveTensorParallelPartsWholeOrLieInside) {
+TEST(Pins, ShardsLeavePartsWholeOrLieInside) {
   const sbp::Sbp s0 = sbp::Sbp::S(0), s1 = sbp::Sbp::S(1), b = sbp::Sbp::B();
-  EXPECT_EQ(shard_axis({64, 96}, s1, 8, 16), s0);
-  EXPECT_EQ(shard_axis({64, 96}, s0, 8, 16), s1);
-  EXPECT_EQ(shard_axis({1024}, s0, 8, 16), sbp::Sbp::S(0, 1));
-  EXPECT_EQ(shard_axis({64}, b, 8, 16), s0);
-  EXPECT_EQ(shard_axis({30, 33}, s1, 8, 16), s0);  // uneven
-  EXPECT_EQ(shard_axis({}, b, 8, 16), b);
+  const sbp::Sbp inside0 = sbp::Sbp::S(0, 1);
+  Mesh mesh;
+  mesh.names = {"dp", "ep", "tp"}, mesh.extents = {16, 2, 8}, mesh.strides = {16, 8, 1};
+  const auto shard = [&](const sbp::Shape& shape, sbp::Sbp ep, sbp::Sbp tp) {
+    const sbp::NdSbp kept = sharded(shape, {b, ep, tp}, mesh);
+    EXPECT_EQ(kept[1], ep.is_split() ? ep : kept[0]);
+    EXPECT_EQ(kept[2], tp);
+    return kept[0];
+  };
+  EXPECT_EQ(shard({64, 96}, b, s1), s0);
+  EXPECT_EQ(shard({64, 96}, b, s0), s1);
+  EXPECT_EQ(shard({1024}, b, s0), inside0);
+  EXPECT_EQ(shard({64}, b, b), s0);
+  EXPECT_EQ(shard({33, 66}, b, s1), s0);  // uneven
+  EXPECT_EQ(shard({}, b, b), b);
+  // Experts: the axis that ep splits has too few in each part.
+  EXPECT_EQ(shard({16, 64, 96}, s0, s1), sbp::Sbp::S(2));
+  EXPECT_EQ(shard({16, 256, 33}, s0, s1), sbp::Sbp::S(1, 1));
+  EXPECT_EQ(shard({32, 33, 33}, s0, b), inside0);
 }
 
 }  // namespace
