@@ -1,7 +1,6 @@
 #include "planner/estimate/step_estimate.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -12,7 +11,6 @@
 #include "planner/mesh.h"
 #include "planner/schedule.h"
 #include "planner/sharding.h"
-#include "planner/solve/cost.h"
 #include "sbp/at.h"
 #include "sim/models/collective_time.h"
 
@@ -103,7 +101,8 @@ GradientBytes gradient_bytes(const Job& job) {
 
 // Layers that follow each other on a stage; those that compute again come first.
 struct Part {
-  int begin = 0, layers = 0, recomputed = 0;
+  int stage = 0, begin = 0, layers = 0, recomputed = 0;
+  bool has(int layer) const { return begin <= layer && layer < begin + layers; }
 };
 
 // By stage, its virtual stages.
@@ -111,29 +110,66 @@ std::vector<std::vector<Part>> parts_of(const Job& job) {
   const std::vector<int>& layers = job.parallel.stage_layers;
   std::vector<std::vector<Part>> parts(static_cast<size_t>(job.parallel.pp));
   int begin = 0;
-  for (size_t v = 0; v < layers.size(); begin += layers[v++])
-    parts[v % parts.size()].push_back({begin, layers[v], recomputed_layers(job.train, v, layers[v])});
+  for (size_t v = 0; v < layers.size(); begin += layers[v++]) {
+    const size_t stage = v % parts.size();
+    parts[stage].push_back(
+        {static_cast<int>(stage), begin, layers[v], recomputed_layers(job.train, v, layers[v])});
+  }
   return parts;
 }
 
 bool is_last(const Job& job, const Part& part) { return part.begin + part.layers == job.model.layers(); }
 
-// Parameters of at most `count` layers of these that follow each other, in bytes on a device; the model's
-// ends count as layers.
-double bytes_of_some(const Job& job, const ModelCost& cost, const std::vector<Part>& parts, int count) {
-  const auto parameters = [](const StageCost& c) { return at(c.bytes, ir::MemoryKind::parameters); };
+int stage_of(const Hints& h, int layer) {
+  int part = 0;
+  for (int end = 0; (end += at(h.stage_layers, part)) <= layer;) ++part;
+  return part % h.pp;
+}
+
+// Uses of a tied table on one stage, from the first on.
+std::vector<const TiedUse*> tied_uses(const Hints& h, const ModelCost& cost, int stage) {
+  std::vector<const TiedUse*> uses;
+  for (const TiedUse& use : cost.tied)
+    if (stage_of(h, use.layer) == stage) uses.push_back(&use);
+  return uses;
+}
+
+double parameter_bytes(const StageCost& cost) { return at(cost.bytes, ir::MemoryKind::parameters); }
+
+// Where the gradient of a table's first use is made, that of its last use waits, and both wait for their sum.
+double waiting(const TiedUse& first) { return 2 * parameter_bytes(first.states); }
+
+// A layer, or an end of the model, as ZeRO gathers its parameters and reduces its gradients.
+struct Piece {
+  double parameters = 0, transient = 0;  // bytes on a device
+};
+
+std::vector<Piece> pieces_of(const Job& job, const ModelCost& cost, const Part& part) {
+  std::vector<Piece> pieces;
+  // Experts that no replica has again stay where they are.
+  const bool shares_experts = job.parallel.ep < job.parallel.dp;
+  const auto add = [&](const StageCost& c) {
+    pieces.push_back({parameter_bytes(c) * (1 - (shares_experts ? 0 : experts_of(c))), c.transient});
+  };
+  if (part.begin == 0) add(cost.first);
+  for (int l = part.begin; l < part.begin + part.layers; ++l)
+    add(layer_at(job, cost, static_cast<size_t>(l)));
+  if (is_last(job, part)) add(cost.last);
+  const std::vector<const TiedUse*> tied = tied_uses(job.parallel, cost, part.stage);
+  if (tied.size() > 1 && part.has(tied[0]->layer))
+    at(pieces, tied[0]->layer - part.begin).transient += waiting(*tied[0]);
+  return pieces;
+}
+
+// The most bytes that acts of a backward pass need for a moment where gradients are reduced layer by layer:
+// while a piece's gradients are made, those of the piece behind it wait, and those of the next are reduced.
+double transient_with_gradients(const std::vector<Piece>& pieces, double fragmented, double reduced) {
   double most = 0;
-  for (const Part& part : parts) {
-    std::vector<double> all;
-    if (part.begin == 0) all.push_back(parameters(cost.first));
-    for (int l = part.begin; l < part.begin + part.layers; ++l)
-      all.push_back(parameters(layer_at(job, cost, static_cast<size_t>(l))));
-    if (is_last(job, part)) all.push_back(parameters(cost.last));
-    for (size_t l = 0; l < all.size(); ++l) {
-      const auto end = std::min(all.size(), l + static_cast<size_t>(count));
-      most = std::max(most, std::accumulate(all.begin() + static_cast<int64_t>(l),
-                                            all.begin() + static_cast<int64_t>(end), 0.0));
-    }
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    double bytes = fragmented * pieces[i].transient + pieces[i].parameters;
+    for (size_t behind = i + 1; behind < std::min(i + 3, pieces.size()); ++behind)
+      bytes += reduced * pieces[behind].parameters;
+    most = std::max(most, bytes);
   }
   return most;
 }
@@ -147,22 +183,29 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
   const double optimizer = stage.bytes[kind(ir::MemoryKind::optimizer)],
                gradients = stage.bytes[kind(ir::MemoryKind::gradients)],
                parameters = stage.bytes[kind(ir::MemoryKind::parameters)];
-  double bytes = stage.bytes[kind(ir::MemoryKind::activations)] +
-                 stage.bytes[kind(ir::MemoryKind::workspace)] + stage.transient;
-  bytes *= 1 + job.cluster.framework->fragmentation;
+  const double fragmented = 1 + job.cluster.framework->fragmentation;
+  const GradientBytes gradient = gradient_bytes(job);
+  double transient = fragmented * stage.transient;
+  if (sharding.reduces_each_micro_batch())
+    for (const Part& one : parts)
+      transient = std::max(transient, transient_with_gradients(pieces_of(job, cost, one), fragmented,
+                                                               gradient.reduced / gradient.made));
+  double bytes = fragmented * (stage.bytes[kind(ir::MemoryKind::activations)] +
+                               stage.bytes[kind(ir::MemoryKind::workspace)]) +
+                 transient;
   bytes += optimizer * (sharding.states ? part : 1);
   // Tensors that are kept whole exist in parts as well: a gather's inputs and a reduction's outputs.
   const double shards = sharding.states && h.dp > 1 ? part - (h.ep == h.dp ? experts_of(stage) : 0) : 0;
-  const GradientBytes gradient = gradient_bytes(job);
   const double reduced = gradient.reduced / gradient.summed;  // before, with a cast of it, and behind
   const bool cast = h.dp * h.cp > 1 && gradient.is_cast(false);
   bytes += gradients * (sharding.gradients ? part : 1 + (cast ? reduced : 0) + shards * reduced);
   bytes += parameters * (sharding.parameters ? part : 1 + shards);
-  // Gradients of three layers: one layer's are made, one layer's wait, one layer's are reduced. Parameters of
-  // two layers.
-  if (sharding.reduces_each_micro_batch())
-    bytes += bytes_of_some(job, cost, parts, 3) * (1 + 2 * gradient.reduced / gradient.made) / 3;
-  if (sharding.gathers_in_each_pass()) bytes += bytes_of_some(job, cost, parts, 2);
+  // Each pass of a chunk gathers what it begins with while the device does something else.
+  if (sharding.gathers_in_each_pass())
+    for (const Part& one : parts) {
+      const std::vector<Piece> pieces = pieces_of(job, cost, one);
+      bytes += pieces.front().parameters + pieces.back().parameters;
+    }
   return bytes;
 }
 
@@ -275,12 +318,6 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
          m * (added(job, gather, stage.forward, open) + longer(stage, waits + kernels_more, launches));
 }
 
-int stage_of(const Hints& h, int layer) {
-  int part = 0;
-  for (int end = 0; (end += at(h.stage_layers, part)) <= layer;) ++part;
-  return part % h.pp;
-}
-
 // Communication of the gradients of a head that shares the word embedding, between the last stage and the
 // first: no work is left to hide it.
 double tied_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& cost) {
@@ -362,20 +399,18 @@ std::vector<StageCost> stages_of(const Job& job, const KindCosts& costs,
       add(stages[s], cost_of(job, costs, parts[s][chunk], in_flight[s][chunk]));
   const double sum = job.train.precision == ir::Precision::fp64 ? 8 : 4;
   const double gradient = ir::is_mixed(job.train.precision) ? 2 : sum;
-  std::map<int, const TiedUse*> first;  // by stage
-  for (const TiedUse& use : cost.tied) {
-    const auto [known, fresh] = first.try_emplace(stage_of(h, use.layer), &use);
-    if (fresh) continue;
-    StageCost& stage = at(stages, known->first);
-    // The last use's gradient waits for the first's, and their sum for both.
-    const double table = at(use.states.bytes, ir::MemoryKind::parameters);
-    const double transient = std::max(stage.transient, known->second->states.transient + 2 * table);
-    add(stage, use.states, -1);
-    stage.transient = transient;
-    // It is added to the first's instead of to a sum of its own: three reads and writes of the gradient's
-    // type, where the sum is read and written in its own.
-    const double saved = use.states.accumulate.whole * (1 - 3 * gradient / (gradient + 2 * sum));
-    stage.backward -= saved, stage.backward_kernels -= saved;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const std::vector<const TiedUse*> uses = tied_uses(h, cost, static_cast<int>(s));
+    for (size_t later = 1; later < uses.size(); ++later) {
+      const StageCost& again = uses[later]->states;
+      const double transient = std::max(stages[s].transient, uses[0]->states.transient + waiting(*uses[0]));
+      add(stages[s], again, -1);
+      stages[s].transient = transient;
+      // Its gradient is added to the first's instead of to a sum of its own: three reads and writes of the
+      // gradient's type, where the sum is read and written in its own.
+      const double saved = again.accumulate.whole * (1 - 3 * gradient / (gradient + 2 * sum));
+      stages[s].backward -= saved, stages[s].backward_kernels -= saved;
+    }
   }
   const std::vector<double> slowness = slowness_by_stage(h, job.cluster);
   for (size_t s = 0; s < stages.size(); ++s) stages[s] = stages[s].slowed(slowness[s]);
@@ -441,7 +476,7 @@ StageNeeds needs_of(const Job& job, const KindCosts& costs, const InFlight& in_f
                     int recomputed, double slowness) {
   const int after = static_cast<int>(job.model.layers()) - layers;
   const int begin = stage == 0 ? 0 : stage + 1 == job.parallel.pp ? after : std::min(1, after);
-  const Part part{begin, layers, recomputed};
+  const Part part{stage, begin, layers, recomputed};
   const StageCost cost = cost_of(job, costs, part, at(in_flight, stage)[0]).slowed(slowness);
   return {cost.forward + cost.backward, stage_bytes(job, costs.recomputed, cost, {part})};
 }
@@ -496,127 +531,6 @@ std::optional<planner::PipelineSchedule> schedule_for(const Job& job, const Kind
   for (int& count : counts) count = std::min(count, job.train.micro_batches);
   if (counts == counts_of(usual)) return std::nullopt;
   return planner::PipelineSchedule(std::move(counts));
-}
-
-namespace {
-
-double pass_seconds(const StageCost& cost) { return cost.forward + cost.backward; }
-
-// For layers that differ: a cut whose slowest stage is fastest, by dynamic programming over the first layers
-// and the stages that they take.
-std::vector<int> level_cut(const std::vector<StageCost>& layers, const std::vector<double>& slowness) {
-  const size_t n = layers.size();
-  std::vector<double> until{0}, until_kernels{0};
-  for (const StageCost& layer : layers) {
-    until.push_back(until.back() + pass_seconds(layer));
-    until_kernels.push_back(until_kernels.back() + layer.forward_kernels + layer.backward_kernels);
-  }
-  const auto seconds = [&](size_t stage, size_t from, size_t end) {
-    return until[end] - until[from] + (slowness[stage] - 1) * (until_kernels[end] - until_kernels[from]);
-  };
-  std::vector<double> best;                                            // by layers, on one stage
-  std::vector<std::vector<size_t>> begin{std::vector<size_t>(n + 1)};  // by stages - 1: of the last stage
-  for (size_t end = 0; end <= n; ++end) best.push_back(seconds(0, 0, end));
-  for (size_t s = 1; s < slowness.size(); ++s) {
-    std::vector<double> next(n + 1, infinity);
-    begin.emplace_back(n + 1);
-    for (size_t end = s + 1; end <= n; ++end)
-      for (size_t from = s; from < end; ++from) {
-        const double slowest = std::max(best[from], seconds(s, from, end));
-        if (slowest < next[end]) next[end] = slowest, begin.back()[end] = from;
-      }
-    best = std::move(next);
-  }
-  std::vector<int> result;
-  for (size_t s = slowness.size(), end = n; s > 0; --s) {
-    result.insert(result.begin(), static_cast<int>(end - begin[s - 1][end]));
-    end = begin[s - 1][end];
-  }
-  return result;
-}
-
-// Stages of equal layers, each with at least one, and their times.
-struct LevelStages {
-  std::vector<double> with_one, layer;  // s, by stage
-
-  double seconds(size_t stage, int layers) const { return with_one[stage] + (layers - 1) * layer[stage]; }
-  double slowest(const std::vector<int>& cut) const {
-    double most = 0;
-    for (size_t s = 0; s < cut.size(); ++s) most = std::max(most, seconds(s, cut[s]));
-    return most;
-  }
-  double sum(const std::vector<int>& cut) const {
-    double all = 0;
-    for (size_t s = 0; s < cut.size(); ++s) all += seconds(s, cut[s]);
-    return all;
-  }
-
-  // Puts every layer where it costs least by `price`; empty where that is infinite.
-  template <typename Price>
-  std::vector<int> cut(int64_t layers, const Price& price) const {
-    std::vector<int> result(layer.size(), 1);
-    std::vector<std::pair<double, double>> next;
-    for (size_t s = 0; s < result.size(); ++s) next.push_back(price(s, 2));
-    for (int64_t left = layers - std::ssize(result); left > 0; --left) {
-      // Ties go to the last: the first stages hold the most micro-batches.
-      const auto least = std::min_element(next.rbegin(), next.rend());
-      if (least->first == infinity) return {};
-      const auto at = static_cast<size_t>(next.rend() - least - 1);
-      next[at] = price(at, ++result[at] + 1);
-    }
-    return result;
-  }
-  std::vector<int> level(int64_t layers) const {
-    return cut(layers, [&](size_t s, int l) { return std::pair(seconds(s, l), 0.0); });
-  }
-  // A cut of the least sum among those whose slowest stage takes at most `most`.
-  std::vector<int> within(int64_t layers, double most) const {
-    return cut(layers, [&](size_t s, int l) {
-      const double all = seconds(s, l);
-      return all > most ? std::pair(infinity, 0.0) : std::pair(layer[s], all);
-    });
-  }
-  // Times that a slowest stage could take, from `least` to below `most`.
-  std::set<double> limits(int64_t layers, double least, double most) const {
-    std::set<double> all;
-    for (size_t s = 0; s < layer.size(); ++s)
-      for (int l = 1; l <= layers; ++l)
-        if (const double limit = seconds(s, l); least <= limit && limit < most) all.insert(limit);
-    return all;
-  }
-};
-
-}  // namespace
-
-std::vector<int> level_layers(int64_t layers, const ModelCost& cost, const std::vector<double>& slowness,
-                              int micro_batches) {
-  if (!cost.layers.empty()) return level_cut(cost.layers, slowness);
-  LevelStages stages;
-  for (const double slow : slowness) {
-    // Costs once per stage count where stages differ by them.
-    const double once = pass_seconds(cost.joint.slowed(slow)) - pass_seconds(cost.joint);
-    stages.layer.push_back(pass_seconds(cost.layer.slowed(slow)));
-    stages.with_one.push_back(stages.layer.back() + once);
-  }
-  stages.with_one.front() += pass_seconds(cost.first.slowed(slowness.front()));
-  stages.with_one.back() += pass_seconds(cost.last.slowed(slowness.back()));
-  std::vector<int> best = stages.level(layers);
-  const auto step = [&](const std::vector<int>& cut) {
-    return (micro_batches - 1) * stages.slowest(cut) + stages.sum(cut);
-  };
-  // The time that layers on the fastest devices alone could save is the most by which the slowest stage may
-  // be slower.
-  const double cheapest = *std::min_element(stages.layer.begin(), stages.layer.end());
-  double saves = 0;
-  for (size_t s = 0; s < best.size(); ++s) saves += (best[s] - 1) * (stages.layer[s] - cheapest);
-  if (saves <= 0) return best;
-  const double slowest = stages.slowest(best);
-  const double most = micro_batches > 1 ? slowest + saves / (micro_batches - 1) : infinity;
-  for (const double limit : stages.limits(layers, slowest, most)) {
-    std::vector<int> cut = stages.within(layers, limit);
-    if (step(cut) < step(best)) best = std::move(cut);
-  }
-  return best;
 }
 
 }  // namespace boxcar::search

@@ -44,12 +44,6 @@ struct StageNeeds {
 StageNeeds needs_of(const planner::Job& job, const KindCosts& costs, const InFlight& in_flight, int stage,
                     int layers, int recomputed, double slowness);
 
-// Layers of each stage so that the slowest stage is fastest: the ends of the model have fewer, and so have
-// stages on slow devices. `slowness` is by stage (slow_stages.h). For equal layers, where stages differ, the
-// sum of the slowest stage `micro_batches` - 1 times and all stages once is least.
-std::vector<int> level_layers(int64_t layers, const ModelCost& cost, const std::vector<double>& slowness,
-                              int micro_batches);
-
 // A schedule such as "7,5,3,1" that keeps the pipeline within `slack` of its least period; nothing where 1F1B
 // has as many in flight, or where there are virtual stages.
 std::optional<planner::PipelineSchedule> schedule_for(const planner::Job& job, const KindCosts& costs,

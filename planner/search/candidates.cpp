@@ -1,3 +1,4 @@
+#include "planner/estimate/level_layers.h"
 #include "planner/search/candidates.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // Estimates against plans and their simulation.
 #include "planner/estimate/estimate.h"
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "backends/machines/framework.h"
+#include "planner/estimate/level_layers.h"
 #include "planner/estimate/step_estimate.h"
 #include "planner/resolve.h"
 #include "planner/search/points.h"
@@ -283,23 +285,24 @@ TEST(Search, EstimatesOfMemoryAreNearThePlans) {
     const std::vector<int> all{values...};
     return all[random() % all.size()];
   };
-  std::map<bool, std::pair<double, int>> off;  // by whether gradients are sharded: sum, points
+  std::map<int, std::pair<double, int>> off;  // by level of ZeRO: sum, points
   for (int j = 0; j < 24; ++j) {
-    Job job = small_gpt(8);
+    Job job = small_gpt(16);
     const std::string family = std::array{"gpt", "llama", "t5", "gpt"}[static_cast<size_t>(j % 4)];
     job.model = ir::models::defaults(family);
-    job.model->layers = one_of(4, 8), job.model->hidden = one_of(512, 1024, 2048), job.model->heads = 16;
-    job.model->seq = one_of(256, 1024), job.model->vocab = one_of(1024, 8192, 51200);
+    job.model->layers = one_of(4, 8, 24), job.model->hidden = one_of(512, 2048, 4096);
+    job.model->heads = 16;
+    job.model->seq = one_of(512, 2048), job.model->vocab = one_of(8192, 51200);
     job.model->experts = j % 4 == 3 ? 8 : 0;
     if (j % 4 == 3) job.model->expert_every = one_of(1, 2);
     job.model = ir::models::complete(job.model);
     job.train.precision = one_of(0, 1) == 0 ? ir::Precision::fp16 : ir::Precision::fp32;
-    job.global_batch = one_of(16, 32);
+    job.global_batch = one_of(32, 64);
     job.cluster.framework->fragmentation = j % 3 == 0 ? 0.5 : 0;
     std::vector<Job> points;
     each_point(job, {}, [&](const Job& point) { return points.push_back(point), false; });
     std::shuffle(points.begin(), points.end(), random);
-    for (size_t p = 0; p < points.size() && p < 6; ++p) {
+    for (size_t p = 0; p < points.size() && p < 8; ++p) {
       Job point = planner::resolve(points[p]);
       if (p % 2 == 0)
         for (const int layers : point.parallel.stage_layers)
@@ -307,16 +310,21 @@ TEST(Search, EstimatesOfMemoryAreNearThePlans) {
       const double plan = static_cast<double>(peak_of(planner::compile(planner::resolve(point))));
       const double ratio = estimated(point).bytes / plan;
       const planner::Hints& h = point.parallel;
-      EXPECT_GT(ratio, 0.7) << family << " dp " << h.dp << " tp " << h.tp << " pp " << h.pp;
-      EXPECT_LT(ratio, 1.3) << family << " dp " << h.dp << " tp " << h.tp << " pp " << h.pp;
-      auto& [sum, count] = off[h.zero >= 2];
+      EXPECT_TRUE(ratio > 0.8 && ratio < 1.25) << fmt::format(
+          "{} layers of {} {}, experts {} on every {}, seq {} vocab {}: dp {} tp {} pp {} v {} ep {} "
+          "zero {} micro-batches {} recompute {}: {:.3f} of {:.0f} MB",
+          job.model->layers, job.model->hidden, family, job.model->experts, job.model->expert_every,
+          job.model->seq, job.model->vocab, h.dp, h.tp, h.pp, h.virtual_stages, h.ep, h.zero,
+          point.train.micro_batches, fmt::join(point.train.recompute_layers, ","), ratio, plan / 1e6);
+      auto& [sum, count] = off[h.zero];
       sum += std::abs(ratio - 1), ++count;
     }
   }
-  EXPECT_GT(off[false].second, 50);
-  EXPECT_GT(off[true].second, 50);
-  EXPECT_LT(off[false].first / off[false].second, 0.03);
-  EXPECT_LT(off[true].first / off[true].second, 0.08);
+  for (const auto& [zero, error] : off) {
+    EXPECT_GT(error.second, 25) << "ZeRO " << zero;
+    EXPECT_LT(error.first / error.second, 0.05) << "ZeRO " << zero;
+    RecordProperty(fmt::format("zero{}", zero), fmt::format("{:.4f}", error.first / error.second));
+  }
 }
 
 // A head that shares the embedding has one table on one device: one sum over the micro-batches, one update.

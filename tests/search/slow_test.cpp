@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/machines/device_profile.h"
+#include "planner/estimate/level_layers.h"
 #include "planner/estimate/lower_bound.h"
 #include "planner/estimate/slow_stages.h"
 #include "planner/estimate/step_estimate.h"
