@@ -25,21 +25,44 @@ namespace {
 
 // On every queue, a stage sends values in the order in which it makes them, and pulls in the order in which
 // values are made, whichever stage sends them. So the pull whose value is made first never waits for another.
-// Values read in another order go on a queue of their own: "net.pp.backward.2".
+// Values read in another order go on a queue of their own: "net.pp.backward.2". So do values of a chunk that
+// several chunks read, or that read several, as in a U-Net: runs of chunks take turns on each side.
 class PullQueues {
  public:
-  std::string queue(const std::string& name, OpId producer, int phase) {
+  // A value made by `producer`, at `from`, that is read in `phase`.
+  std::string queue(const std::string& name, OpId producer, const OpSite& from, int phase) {
     for (int beside = 1;; ++beside) {
       const std::string queue = beside == 1 ? name : fmt::format("{}.{}", name, beside);
-      const auto [last, first] = last_.try_emplace({queue, phase}, producer);
-      if (!first && producer < last->second) continue;
-      last->second = producer;
+      Pulled& pulled = pulled_[queue];
+      if (!pulled.takes(producer, from, phase)) continue;
+      pulled.add(producer, from, phase);
       return queue;
     }
   }
 
  private:
-  std::map<std::pair<std::string, int>, OpId> last_;  // the producer of what was pulled last
+  class Pulled {
+   public:
+    bool takes(OpId producer, const OpSite& from, int phase) const {
+      const auto last = last_.find(phase);
+      if (last != last_.end() && producer < last->second) return false;
+      const auto reader = readers_.find({from.stage, from.chunk});
+      if (reader != readers_.end() && reader->second != phase) return false;
+      const auto chunk = chunks_.find({from.stage, phase});
+      return chunk == chunks_.end() || chunk->second == from.chunk;
+    }
+    void add(OpId producer, const OpSite& from, int phase) {
+      last_[phase] = producer;
+      readers_[{from.stage, from.chunk}] = phase;
+      chunks_[{from.stage, phase}] = from.chunk;
+    }
+
+   private:
+    std::map<int, OpId> last_;  // by phase: the producer of what was pulled last
+    // The one phase that reads a chunk's values, and the one chunk of a stage whose values a phase reads.
+    std::map<std::pair<int, int>, int> readers_, chunks_;
+  };
+  std::map<std::string, Pulled> pulled_;
 };
 
 class Emitter {
@@ -194,7 +217,7 @@ class Emitter {
     if ((from.stage + 1) % stages == index && (forward || stages > 2)) offset = -1;
     if ((index + 1) % stages == from.stage && (!forward || stages > 2)) offset = 1;
     const std::string queue =
-        pull_queues_.queue(forward ? "net.pp.forward" : "net.pp.backward", tensor.producer, task.phase);
+        pull_queues_.queue(forward ? "net.pp.forward" : "net.pp.backward", tensor.producer, from, task.phase);
     const NdSbp& part = value(task.writes[0]).layout;
     registers_.make_for(task.writes[0]);
     ir::Actor actor;

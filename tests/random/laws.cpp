@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <random>
 
 #include "backends/cuda/cuda_backend.h"
@@ -107,7 +108,7 @@ void check_reference(const RandomJob& random) {
 planner::ResolvedJob alone_of(const Job& job) {
   Job alone;
   alone.model = planner::padded_model(job);
-  alone.model->flash = false;
+  if (alone.model.transformer()) alone.model->flash = false;
   alone.cluster = job.cluster;
   alone.gpus = alone.parallel.dp = 1;
   alone.global_batch = job.global_batch;
@@ -246,8 +247,14 @@ void check_gpus(const RandomJob& random) {
   const Start start = start_of(wide.job);
   const planner::LaidOut laid = lay_out(wide);
   const Running running{.graphs = random.value("run.cuda_graph") == "true"};
-  expect_near(train(laid, start, steps, gpus, running), train(laid, start, steps),
-              10 * wide_tolerance(wide.job));
+  std::optional<Outcome> there;
+  try {
+    there = train(laid, start, steps, gpus, running);
+  } catch (const Error& error) {
+    if (error.code() != Exit::cannot_run) throw;
+    return;  // the GPUs that are here have too little memory
+  }
+  expect_near(*there, train(laid, start, steps), 10 * wide_tolerance(wide.job));
 }
 
 }  // namespace

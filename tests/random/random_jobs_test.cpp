@@ -134,6 +134,10 @@ constexpr Found found[] = {
     {"reference",
      "model.family=diffusion_unet model.layers=5 parallel.defer_head_grad=1 parallel.pp=3 "
      "train.epilogues=true train.global_batch=x2"},
+    {"plan",
+     "model.family=diffusion_unet model.layers=5 parallel.pp=2 parallel.stage_layers=last "
+     "parallel.virtual_stages=2 train.global_batch=x2"},
+    {"training", "model.family=unet model.layers=1 parallel.micro_batch=3 train.optimizer=sgd"},
 };
 
 TEST(RandomJobs, ThatOnceFailedHold) {
