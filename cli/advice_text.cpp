@@ -5,41 +5,24 @@
 
 #include <vector>
 
+#include "cli/search_report.h"
 #include "ir/units.h"
-#include "planner/advice.h"
+#include "planner/search/fitting.h"
+#include "sim/simulate.h"
 
 namespace boxcar::cli {
-namespace {
 
-// As flags: "--recompute full --zero 1".
-std::string difference(const planner::Job& from, const planner::Job& to) {
-  std::vector<std::string> flags;
-  const auto add = [&](const char* flag, int was, int is) {
-    if (was != is) flags.push_back(fmt::format("--{} {}", flag, is));
-  };
-  const planner::Hints &a = from.parallel, &b = to.parallel;
-  if (ir::models::is_fused(from.model) != ir::models::is_fused(to.model))
-    flags.push_back("--attention flash");
-  if (a.sequence_parallel != b.sequence_parallel) flags.push_back("--sequence-parallel");
-  if (from.train.recompute != to.train.recompute) flags.push_back("--recompute full");
-  add("zero", a.zero, b.zero);
-  add("micro-batch", a.micro_batch, b.micro_batch);
-  add("context-parallel", a.cp, b.cp);
-  add("tp", a.tp, b.tp);
-  add("pp", a.pp, b.pp);
-  add("dp", a.dp, b.dp);
-  return fmt::format("{}", fmt::join(flags, " "));
-}
-
-}  // namespace
-
-std::string advice_text(const planner::Job& job) {
-  std::vector<std::string> found;
-  for (const planner::FittingJob& fits : planner::fitting_jobs(job))
-    found.push_back(
-        fmt::format("{} ({})", difference(job, fits.job), ir::format_bytes(static_cast<double>(fits.bytes))));
-  return found.empty() ? "; no other layout tried here fits: use more GPUs"
-                       : fmt::format("; it would fit with {}", fmt::join(found, " or with "));
+std::string advice_text(const planner::ResolvedJob& job, const backends::Cluster& described) {
+  std::vector<std::string> ways;
+  for (const search::Alternative& way : search::ways_to_fit(job, described, sim::act_seconds))
+    ways.push_back(fmt::format("{} ({})", change_text(way),
+                               ir::format_bytes(static_cast<double>(way.candidate.peak_bytes))));
+  if (ways.empty())
+    return "; no change of one key or two fits, nor do more GPUs alone; `boxcar search` changes all keys "
+           "together";
+  const std::string last = ways.back();
+  ways.pop_back();
+  return fmt::format("; it would fit {}{}{}", fmt::join(ways, ", "), ways.empty() ? "" : " or ", last);
 }
 
 }  // namespace boxcar::cli

@@ -1,4 +1,4 @@
-// How a job that does not fit would: "; it would fit with --recompute full (61.2 GB)".
+// How a job that does not fit would: "; it would fit with --recompute full (61.2 GB) or on 16 GPUs (70 GB)".
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace boxcar::cli {
 
-// `job` is resolved. It follows the reason why the job does not fit.
-std::string advice_text(const planner::Job& job);
+// It follows the reason why the job does not fit. `described`: the cluster that more GPUs come from.
+std::string advice_text(const planner::ResolvedJob& job, const backends::Cluster& described);
 
 }  // namespace boxcar::cli

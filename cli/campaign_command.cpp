@@ -55,6 +55,7 @@ struct Run {
   GivenKeys given = {};
   std::optional<Error> refused = {};  // why it cannot be planned; then there is nothing but a name
   int gpus = 0;                       // as given; 0: not given
+  backends::Cluster whole = {};       // of a job to compile: what its cluster is a part of
 };
 
 void check_together(const CampaignArguments& a) {
@@ -147,7 +148,9 @@ Run resolved_run(const CampaignArguments& a, const GivenKeys& given, const std::
     tell(fmt::format("{} ({} on {})", text, name, counted(resolved.request.job.gpus, "GPU")));
   planner::Job job = resolved.job;
   make_changes(a, job.cluster);
+  resolved.request.job.cluster = job.cluster;
   Run run{name, {}, job.cluster, planner::resolve(std::move(job))};
+  run.whole = as_described(resolved.request);
   run.plan.labels = std::move(resolved.labels);
   return run;
 }
@@ -257,7 +260,7 @@ void compile_run(Run& run) {
 }
 
 void simulate_step(Run& run, CampaignRow& row) {
-  const auto advice = [&] { return run.job ? advice_text(*run.job) : std::string(); };
+  const auto advice = [&] { return run.job ? advice_text(*run.job, run.whole) : std::string(); };
   try {
     if (run.job) compile_run(run);
   } catch (const planner::TooLarge& error) {

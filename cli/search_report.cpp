@@ -311,15 +311,18 @@ std::string slow_stages_text(const Hints& hints, const backends::Cluster& cluste
 }
 
 std::string change_text(const search::Alternative& change) {
-  if (change.without.empty()) return fmt::format("on {} GPUs", change.candidate.job.gpus);
   Request request;
   request.job = change.candidate.job;
   std::vector<std::string> flags;
+  if (change.fused_attention) flags.push_back("--attention flash");
   for (const std::string& name : change.without) {
     const Key& key = *key_of(search::dimension(name));
     flags.push_back(fmt::format("{} {}", key.flag, get(key, request)));
   }
-  return fmt::format("with {}", fmt::join(flags, " "));
+  std::vector<std::string> texts;
+  if (!flags.empty()) texts.push_back(fmt::format("with {}", fmt::join(flags, " ")));
+  if (change.gpus > 0) texts.push_back(fmt::format("on {} GPUs", change.gpus));
+  return fmt::format("{}", fmt::join(texts, " "));
 }
 
 std::string left_out_text(const search::Outcome& outcome) {

@@ -16,6 +16,7 @@
 #include "cli/output.h"
 #include "cli/plan_file.h"
 #include "cli/report_text.h"
+#include "cli/search_job.h"
 #include "cli/what_if.h"
 #include "ir/units.h"
 #include "planner/verify.h"
@@ -42,7 +43,8 @@ struct Loaded {
   ir::Plan plan;
   backends::Cluster cluster;
   std::optional<planner::ResolvedJob> job;  // none for a saved plan
-  backends::Cluster described;              // before what is asked to be otherwise
+  backends::Cluster described = {};         // before what is asked to be otherwise
+  backends::Cluster whole = {};             // of which the job's cluster is a part
 };
 
 void make_changes(const SimulateArguments& arguments, backends::Cluster& cluster) {
@@ -58,6 +60,8 @@ Loaded read_job(const SimulateArguments& arguments) {
   planner::Job job = resolved.job;
   loaded.described = job.cluster;
   make_changes(arguments, job.cluster);
+  resolved.request.job.cluster = job.cluster;
+  loaded.whole = as_described(resolved.request);
   loaded.cluster = job.cluster;
   loaded.job = planner::resolve(std::move(job));
   loaded.plan.labels = resolved.labels;
@@ -70,7 +74,7 @@ void compile_job(const SimulateArguments& arguments, Loaded& loaded) {
     loaded.plan = planner::compile(*loaded.job);
   } catch (const planner::TooLarge& error) {
     if (arguments.json) print(to_json(labels, *loaded.job, error));
-    throw Error::cannot_run("", error.what() + advice_text(*loaded.job));
+    throw Error::cannot_run("", error.what() + advice_text(*loaded.job, loaded.whole));
   }
   loaded.plan.labels = std::move(labels);
 }
@@ -92,7 +96,7 @@ std::string why_not(const explain::Report& r, const Loaded& loaded) {
                   ir::format_bytes(static_cast<double>(worst->peak_bytes)),
                   ir::format_bytes(static_cast<double>(r.memory_limit_bytes)),
                   ir::format_bytes(static_cast<double>(worst->peak_bytes - r.memory_limit_bytes)));
-  if (loaded.job) text += advice_text(*loaded.job);
+  if (loaded.job) text += advice_text(*loaded.job, loaded.whole);
   return text;
 }
 

@@ -1,4 +1,3 @@
-#include "planner/estimate/level_layers.h"
 #include "planner/search/candidates.h"
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "planner/estimate/fewest_recomputed.h"
+#include "planner/estimate/level_layers.h"
 #include "planner/estimate/lower_bound.h"
 #include "planner/estimate/slow_stages.h"
 #include "planner/estimate/step_estimate.h"

@@ -35,7 +35,7 @@ class Changes {
     for (const std::string& key : given)
       if (free.pinned.erase(key) + free.ranges.erase(key) == 0) return;
     if (std::optional<Candidate> one = fastest_of_(job_, free))
-      found_.push_back({std::move(given), std::move(*one)});
+      found_.push_back({.without = std::move(given), .candidate = std::move(*one)});
   }
 
   // Parts of a node, or whole ones.
@@ -59,7 +59,8 @@ class Changes {
           enough = std::move(fewer);
           break;
         }
-      found_.push_back({{}, std::move(*enough)});
+      const int gpus = enough->job.gpus;
+      found_.push_back({.candidate = std::move(*enough), .gpus = gpus});
       return;
     }
   }

@@ -79,9 +79,11 @@ void set_number(const Dimension& d, Job& job, int value) {
       d.field);
 }
 
-void set_default(const Dimension& d, Job& job) {
-  std::visit([&](auto member) { field(job, member) = field(Job(), member); }, d.field);
+void copy_value(const Dimension& d, const Job& from, Job& to) {
+  std::visit([&](auto member) { field(to, member) = field(from, member); }, d.field);
 }
+
+void set_default(const Dimension& d, Job& job) { copy_value(d, Job(), job); }
 
 Job undecided(Job job) {
   for (const Dimension& d : dimensions()) set_default(d, job);

@@ -111,6 +111,7 @@ std::string text_of(const Dimension& d, const planner::Job& job);  // "8", "7,5,
 int number_of(const Dimension& d, const planner::Job& job);
 void set_number(const Dimension& d, planner::Job& job, int value);
 void set_default(const Dimension& d, planner::Job& job);
+void copy_value(const Dimension& d, const planner::Job& from, planner::Job& to);
 
 // The part that all jobs of a search have in common, with nothing decided.
 planner::Job undecided(planner::Job job);

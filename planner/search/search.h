@@ -43,8 +43,10 @@ struct Oracle {
 
 // A way out, by estimate, where no point does.
 struct Alternative {
-  std::vector<std::string> without;  // given keys that it changes; empty: other GPUs alone
-  Candidate candidate;               // the fastest such one
+  std::vector<std::string> without = {};  // given keys that it changes
+  Candidate candidate = {};               // the fastest such one
+  int gpus = 0;                           // of it, where they are others than the job's; else 0
+  bool fused_attention = false;           // where the job has none (fitting.h)
 };
 
 struct Outcome {

@@ -9,30 +9,31 @@ namespace {
 const CommandCase of_simulate[] = {
     {{"--model=gpt3-175b", "--cluster=dgx-a100-80g", "--gpus=8"},
      1,
-     "does not fit: stage0 needs 3.38 TB of 85.1 GB, 3.29 TB too much; no other layout tried here fits: use "
-     "more GPUs"},
+     "does not fit: stage0 needs 3.38 TB of 85.1 GB, 3.29 TB too much; no change of one key or two fits, "
+     "nor do more GPUs alone; `boxcar search` changes all keys together"},
     {{"--model=gpt3-175b", "--cluster=dgx-a100-40g", "--gpus=64", "--tp=8", "--pp=8", "--global-batch=64"},
      1,
-     "does not fit: stage0 needs 97.7 GB of 42.5 GB, 55.2 GB too much; no other layout tried here fits: use "
-     "more GPUs"},
+     "does not fit: stage0 needs 97.7 GB of 42.5 GB, 55.2 GB too much; no change of one key or two fits, "
+     "nor do more GPUs alone; `boxcar search` changes all keys together"},
     {{"--model=gpt", "--layers=12", "--hidden=4096", "--heads=32", "--seq=2048", "--vocab=51200",
       "--cluster=dgx-a100-80g", "--gpus=8", "--tp=1", "--micro-batch=4"},
      1,
-     "does not fit: stage0 needs 90.7 GB of 85.1 GB, 5.63 GB too much; it would fit with --attention "
-     "flash (65.5 GB) or with --recompute full (54.3 GB)"},
+     "does not fit: stage0 needs 90.7 GB of 85.1 GB, 5.63 GB too much; it would fit with --attention flash "
+     "(65.5 GB), with --recompute selective (66 GB), with --micro-batch 2 (69.3 GB) or with --zero 2 (56.5 "
+     "GB)"},
     {{"--model=gpt", "--layers=4", "--hidden=8192", "--heads=64", "--seq=2048", "--vocab=51200",
       "--cluster=dgx-a100-40g", "--gpus=8", "--tp=1", "--micro-batch=8"},
      1,
-     "does not fit: stage0 needs 132 GB of 42.5 GB, 89.3 GB too much; it would fit with --attention flash "
-     "--recompute full --zero 3 (30.1 GB)"},
+     "does not fit: stage0 needs 132 GB of 42.5 GB, 89.3 GB too much; it would fit with --tp 4 (37.6 GB)"},
     {{"--model=gpt2", "--seq=100000", "--cluster=dgx-a100-80g", "--gpus=8"},
      1,
      "does not fit: stage0 needs 6.29 TB of 85.1 GB, 6.21 TB too much; it would fit with --attention flash "
-     "--recompute full (56.2 GB)"},
+     "--recompute full (56.2 GB), with --attention flash --zero 1 (83.8 GB) or with --attention flash "
+     "--context-parallel 2 (44.9 GB)"},
     {{"--model=gpt2", "--seq=300000", "--cluster=dgx-a100-80g", "--gpus=8"},
      1,
      "does not fit: stage0 needs 56.3 TB of 85.1 GB, 56.2 TB too much; it would fit with --attention flash "
-     "--recompute full --zero 3 --context-parallel 2 --dp 4 (81.2 GB)"},
+     "--context-parallel 4 (68.2 GB) or with --attention flash --tp 4 (84.3 GB)"},
     {{"--model=gpt2", "--cluster=dgx-a100-8g"},
      2,
      "--cluster: no preset dgx-a100-8g (did you mean dgx-a100-80g?); " + known_clusters},
@@ -42,13 +43,13 @@ const CommandCase of_simulate[] = {
     {{"--model=gpt", "--layers=4", "--hidden=256", "--heads=8", "--seq=10000000", "--vocab=1000",
       "--cluster=dgx-a100-80g", "--gpus=8"},
      1,
-     "does not fit: stage0 needs 16 PB of 85.1 GB, 16 PB too much; no other layout tried here fits: use more "
-     "GPUs"},
+     "does not fit: stage0 needs 16 PB of 85.1 GB, 16 PB too much; it would fit with --attention flash "
+     "--recompute full --context-parallel 8 (71.8 GB)"},
     {{"--model=gpt", "--layers=4", "--hidden=256", "--heads=8", "--seq=100000000", "--vocab=1000",
       "--cluster=dgx-a100-80g", "--gpus=8"},
      1,
-     "does not fit: %h0.attn.core.scores of stage0 has 1.28 EB, more than any cluster has; no other "
-     "layout tried here fits: use more GPUs"},
+     "does not fit: %h0.attn.core.scores of stage0 has 1.28 EB, more than any cluster has; no change of one "
+     "key or two fits, nor do more GPUs alone; `boxcar search` changes all keys together"},
     {{"--model=gpt2", "--qkv-bias", "--cluster=dgx-a100-80g", "--gpus=8"},
      2,
      "--qkv-bias: has no effect unless bias is false"},

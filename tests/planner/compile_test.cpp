@@ -108,7 +108,8 @@ TEST(Compile, GradientsAreReducedInPlaceAndKeptOnce) {
   }
 }
 
-// Three uses of one table, of which two are added up before the third: each is in parts by tensor parallelism.
+// Three uses of one table, of which two are added up before the third: each is in parts by tensor
+// parallelism.
 TEST(Compile, NoRankMakesTheGradientOfAWholeTiedTable) {
   planner::Job job = small_job(1, 4, 1, 2, 2);
   job.model = ir::models::defaults("t5");
