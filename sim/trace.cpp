@@ -106,7 +106,10 @@ class Writer {
     return first;
   }
 
-  double microseconds(double seconds) const { return (seconds - zero_) * 1e6; }
+  // From the trace's begin. Readers count in nanoseconds and drop slices that overlap, so begins and ends are
+  // rounded, and durations are what lies between.
+  int64_t nanoseconds(double seconds) const { return std::llround((seconds - zero_) * 1e9); }
+  double microseconds(double seconds) const { return static_cast<double>(nanoseconds(seconds)) / 1000; }
 
   template <typename... Args>
   void line(fmt::format_string<Args...> format, Args&&... args) {
@@ -124,12 +127,11 @@ class Writer {
   void add(std::string_view text) { buffer_ += text; }
   void add(const fmt::format_int& number) { buffer_.append(number.data(), number.size()); }
 
-  // As {:.3f} has it, in a tenth of the time.
-  void add_thousandths(double value) {
-    const int64_t thousandths = std::llround(value * 1000);
-    const auto rest = static_cast<int>(std::abs(thousandths) % 1000);
-    if (thousandths < 0) add("-");
-    add(fmt::format_int(std::abs(thousandths) / 1000));
+  // In microseconds: 1234 as 1.234.
+  void add_time(int64_t nanoseconds) {
+    const auto rest = static_cast<int>(std::abs(nanoseconds) % 1000);
+    if (nanoseconds < 0) add("-");
+    add(fmt::format_int(std::abs(nanoseconds) / 1000));
     const char digits[] = {'.', digit(rest / 100), digit(rest / 10 % 10), digit(rest % 10)};
     add({digits, 4});
   }
@@ -159,9 +161,9 @@ class Writer {
                                            actor.name, c.program->phase_of(actor).name, cls, actor.queue);
       for (const Act& act : c.last[a]) {
         add(head);
-        add_thousandths(microseconds(act.start));
+        add_time(nanoseconds(act.start));
         add(R"(,"dur":)");
-        add_thousandths((act.end - act.start) * 1e6);
+        add_time(nanoseconds(act.end) - nanoseconds(act.start));
         add(R"(,"args":{"act":)");
         add(fmt::format_int(act.index % c.per_step[a]));
         add("}}");

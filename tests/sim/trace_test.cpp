@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
 #include <sstream>
 
 namespace boxcar::sim {
@@ -96,6 +100,40 @@ TEST(Trace, BeginsWithTheFirstActOfItsStep) {
 {"ph":"X","name":"use","cat":"F","pid":0,"tid":1,"ts":2.000,"dur":1.500,"args":{"act":0}},
 {"ph":"X","name":"use","cat":"F","pid":0,"tid":1,"ts":3.500,"dur":1.500,"args":{"act":1}},
 )~");
+}
+
+// Readers count in nanoseconds and drop a slice that begins before the one in front of it has ended
+// (Perfetto's rule for slices of one thread).
+TEST(Trace, SlicesThatFollowEachOtherDoNotOverlapWhenRounded) {
+  constexpr int acts = 500;
+  ir::Plan plan = loading_plan();
+  plan.programs[0].schedule.clear();
+  for (int run = 0; run < acts; ++run) plan.programs[0].schedule.push_back({0, run});
+  Result result;
+  result.classes.resize(1);
+  result.classes[0].devices = {0};
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> length(0, 2e-6);
+  for (int actor = 0; actor < 2; ++actor)
+    for (int index = 0; index < acts; ++index) {
+      const double start = index == 0 ? 0 : result.timeline.back().end;
+      result.timeline.push_back({0, actor, index, start, start + length(random)});
+    }
+  result.step_ends = {result.timeline.back().end};
+  std::ostringstream out;
+  write_chrome_trace(plan, result, out);
+  std::map<int, int64_t> ends;  // by thread, in ns
+  int slices = 0;
+  const auto document = nlohmann::json::parse(out.str());
+  for (const auto& event : document["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    const int64_t begin = std::llround(event["ts"].get<double>() * 1000);
+    int64_t& end = ends[event["tid"].get<int>()];
+    EXPECT_GE(begin, end);
+    end = begin + std::llround(event["dur"].get<double>() * 1000);
+    ++slices;
+  }
+  EXPECT_EQ(slices, 2 * acts);
 }
 
 }  // namespace
