@@ -201,4 +201,11 @@ void Progress::step(const std::string& what) {
   std::fflush(stderr);
 }
 
+void Progress::part(const std::string& what) {
+  step(what);
+  if (shown_ || Clock::now() - told_ < std::chrono::seconds(10)) return;
+  tell(what);
+  told_ = Clock::now();
+}
+
 }  // namespace boxcar::cli

@@ -1,6 +1,7 @@
 // Where output goes: results to stdout, the rest to stderr, files never half-written.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <ostream>
 #include <string>
@@ -23,16 +24,20 @@ void tell(const std::string& text);
 void check_apart(const std::vector<std::pair<std::string, std::string>>& files);
 std::string read_file(const std::string& path);
 
-// One line on stderr, overwritten by the next and cleared at the end; only on a terminal.
+// One line on stderr, overwritten by the next and cleared at the end. Steps are shown on a terminal alone.
 class Progress {
  public:
   Progress();
   ~Progress();
   void step(const std::string& what);
+  // The same for a part of long work. Where stderr is no terminal, a line of its own every 10 s.
+  void part(const std::string& what);
 
  private:
+  using Clock = std::chrono::steady_clock;
   void clear();
 
+  Clock::time_point told_ = Clock::now();
   bool shown_, plain_;  // plain: NO_COLOR is set, so a carriage return and spaces alone
   size_t width_ = 0;    // of the text shown
 };

@@ -108,14 +108,16 @@ std::vector<std::string> changes_of(const SimulateArguments& arguments) {
 
 // The step as described beside the one that was asked for, where it fits; and the spread under jitter.
 void add_comparisons(const SimulateArguments& arguments, const Loaded& loaded,
-                     const std::vector<planner::MemoryUse>& memory, explain::Report& r) {
+                     const std::vector<planner::MemoryUse>& memory, Progress& progress, explain::Report& r) {
   r.changes = changes_of(arguments);
   sim::Options options = arguments.options;
   options.timeline = false;
   if (!r.changes.empty() && explain::memory_report(loaded.plan, loaded.described, memory).fits)
     r.described_step_seconds = sim::simulate(loaded.plan, loaded.described, options).step_seconds;
   if (arguments.jitter.deviation == 0) return;
-  const sim::Spread times = sim::spread(loaded.plan, loaded.cluster, options, arguments.jitter);
+  const sim::Spread times = sim::spread(loaded.plan, loaded.cluster, options, arguments.jitter, [&](int run) {
+    progress.part(fmt::format("simulating run {} of {} with jitter", run + 1, arguments.jitter.runs));
+  });
   r.jitter_runs = arguments.jitter.runs;
   r.jitter_mean_seconds = times.mean_seconds;
   r.jitter_p95_seconds = times.p95_seconds;
@@ -165,7 +167,7 @@ int run(const SimulateArguments& arguments, Extent extent) {
   if (!arguments.trace.empty())
     write_file(arguments.trace, [&](std::ostream& out) { sim::write_chrome_trace(plan, result, out); });
   r = explain::report(plan, loaded.cluster, memory, result);
-  add_comparisons(arguments, loaded, memory, r);
+  add_comparisons(arguments, loaded, memory, progress, r);
   r.wall_seconds = std::chrono::duration<double>(Clock::now() - start).count();
   print(arguments.json ? to_json(r) : to_table(r));
   return 0;

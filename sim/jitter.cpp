@@ -21,12 +21,13 @@ double normal(std::mt19937_64& random) {
 }  // namespace
 
 Spread spread(const ir::Plan& plan, const backends::Cluster& cluster, const Options& options,
-              const Jitter& jitter) {
+              const Jitter& jitter, const std::function<void(int run)>& begins) {
   std::mt19937_64 random(static_cast<uint64_t>(jitter.seed));
   Options quiet = options;
   quiet.timeline = false;
   std::vector<double> seconds;
   for (int run = 0; run < jitter.runs; ++run) {
+    if (begins) begins(run);
     backends::Cluster noisy = cluster;
     for (int device = 0; device < plan.devices; ++device) {
       double& factor = noisy.slowdown.try_emplace(device, 1).first->second;

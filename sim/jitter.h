@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "sim/simulate.h"
 
@@ -23,8 +24,9 @@ struct Spread {
   double p95_seconds = 0;  // the step time that 95 % of the runs do not exceed
 };
 
-// Step times over the runs; the same seed gives the same. REQUIRES runs of at least 1.
+// Step times over the runs; the same seed gives the same. `begins` is told of each run, from 0. REQUIRES runs
+// of at least 1.
 Spread spread(const ir::Plan& plan, const backends::Cluster& cluster, const Options& options,
-              const Jitter& jitter);
+              const Jitter& jitter, const std::function<void(int run)>& begins = {});
 
 }  // namespace boxcar::sim
