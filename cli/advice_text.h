@@ -1,4 +1,5 @@
-// How a job that does not fit would: "; it would fit with --recompute full (61.2 GB) or on 16 GPUs (70 GB)".
+// How a job that does not fit would: "; it would fit with --recompute full (61.2 GB) or with --gpus 16 --dp 4
+// (70 GB)".
 #pragma once
 
 #include <string>

@@ -310,19 +310,23 @@ std::string slow_stages_text(const Hints& hints, const backends::Cluster& cluste
   return text + "\n";
 }
 
-std::string change_text(const search::Alternative& change) {
+std::vector<std::string> change_flags(const search::Alternative& change) {
   Request request;
   request.job = change.candidate.job;
   std::vector<std::string> flags;
   if (change.fused_attention) flags.push_back("--attention flash");
   for (const std::string& name : change.without) {
-    const Key& key = *key_of(search::dimension(name));
-    flags.push_back(fmt::format("{} {}", key.flag, get(key, request)));
+    const search::Dimension& d = search::dimension(name);
+    const Key& key = *key_of(d);
+    const std::string value = get(key, request);
+    flags.push_back(fmt::format("{} {}", key.flag, value == "[]" ? d.flag.fallback : value));
   }
-  std::vector<std::string> texts;
-  if (!flags.empty()) texts.push_back(fmt::format("with {}", fmt::join(flags, " ")));
-  if (change.gpus > 0) texts.push_back(fmt::format("on {} GPUs", change.gpus));
-  return fmt::format("{}", fmt::join(texts, " "));
+  return flags;
+}
+
+std::string change_text(const search::Alternative& change) {
+  if (change.gpus > 0) return fmt::format("on {} GPUs", change.gpus);
+  return fmt::format("with {}", fmt::join(change_flags(change), " "));
 }
 
 std::string left_out_text(const search::Outcome& outcome) {

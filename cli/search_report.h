@@ -32,6 +32,7 @@ std::string to_json(const SearchReport& report, const std::string& why);
 std::string left_out_text(const search::Outcome& outcome);
 
 // "with --recompute full", "on 16 GPUs".
+std::vector<std::string> change_flags(const search::Alternative& change);  // of keys: "--recompute full"
 std::string change_text(const search::Alternative& change);
 
 // Paths of the keys that a search decides where they are not given.

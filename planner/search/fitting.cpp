@@ -42,40 +42,56 @@ class Fitting {
         options_(all_given(job_)),
         points_(options_, static_cast<double>(job_.cluster.device->memory_bytes), seconds) {}
 
-  std::vector<Alternative> as_it_is() const { return checked({Alternative{}}); }
+  std::vector<Alternative> as_it_is() const { return fitting({Alternative{.candidate = {.job = job_}}}); }
+
+  // Without what only this job asks for: a schedule, so many recomputed layers.
+  std::vector<Alternative> at_defaults() const {
+    std::vector<Alternative> ways;
+    for (const char* key : {"schedule", "recompute_layers"}) {
+      Alternative way{.without = {key}, .candidate = {.job = job_}};
+      set_default(dimension(key), way.candidate.job);
+      if (value_of(dimension(key), job_) != value_of(dimension(key), way.candidate.job))
+        ways.push_back(std::move(way));
+    }
+    return fitting(std::move(ways));
+  }
 
   std::vector<Alternative> changed() {
-    return checked(changes_that_do(job_, described_, {options_.pinned, {}},
-                                   [&](const Job& job, const Fixed& fixed) { return fastest(job, fixed); }));
+    return changes_that_do(job_, described_, {options_.pinned, {}},
+                           [&](const Job& job, const Fixed& fixed) { return fastest(job, fixed); });
   }
 
  private:
+  // The fastest by estimate, if its plan fits. Of what is not fixed it has its own choice; all else is as the
+  // job has it.
   std::optional<Candidate> fastest(const Job& job, const Fixed& fixed) {
-    return points_.of(job, fixed, {}).fastest;
+    const std::optional<Candidate> found = points_.of(job, fixed, {}).fastest;
+    if (!found) return std::nullopt;
+    Candidate candidate;
+    candidate.job = job;
+    for (const std::string& key : options_.pinned)
+      if (!fixed.is_pinned(key)) copy_value(dimension(key), found->job, candidate.job);
+    candidate.job.parallel.dp = found->job.parallel.dp;
+    return fits(candidate) ? std::optional(std::move(candidate)) : std::nullopt;
   }
 
-  // The job with what an alternative changes, and nothing else that its candidate chose.
-  Job with(const Alternative& way) const {
-    const Job& to = way.candidate.job;
-    Job job = way.gpus > 0 ? on_gpus(job_, described_, way.gpus) : job_;
-    for (const std::string& key : way.without) copy_value(dimension(key), to, job);
-    if (way.gpus > 0 || !way.without.empty()) job.parallel.dp = to.parallel.dp;
-    return job;
+  static std::vector<Alternative> fitting(std::vector<Alternative> ways) {
+    std::erase_if(ways, [](Alternative& way) { return !fits(way.candidate); });
+    return ways;
   }
 
-  // Those whose plan fits.
-  std::vector<Alternative> checked(std::vector<Alternative> ways) const {
-    std::vector<Alternative> fitting;
-    for (Alternative& way : ways) try {
-        const planner::ResolvedJob job = planner::resolve(with(way));
-        way.candidate.job = job;
-        way.candidate.peak_bytes = 0;
-        for (const planner::MemoryUse& use : planner::memory_use(planner::compile(job)))
-          way.candidate.peak_bytes = std::max(way.candidate.peak_bytes, use.total);
-        if (way.candidate.peak_bytes <= job->cluster.device->memory_bytes) fitting.push_back(std::move(way));
-      } catch (const Error&) {  // no plan: no way
-      }
-    return fitting;
+  // Resolves it and sets its peak; false where it has no plan.
+  static bool fits(Candidate& candidate) {
+    try {
+      const planner::ResolvedJob job = planner::resolve(candidate.job);
+      candidate.job = job;
+      candidate.peak_bytes = 0;
+      for (const planner::MemoryUse& use : planner::memory_use(planner::compile(job)))
+        candidate.peak_bytes = std::max(candidate.peak_bytes, use.total);
+    } catch (const Error&) {
+      return false;
+    }
+    return candidate.peak_bytes <= candidate.job.cluster.device->memory_bytes;
   }
 
   const Job job_;
@@ -90,14 +106,18 @@ std::vector<Alternative> ways_to_fit(const planner::ResolvedJob& job, const back
                                      const ActSeconds& seconds) {
   std::vector<Alternative> ways;
   std::optional<Fitting> fused;
-  if (ir::models::has_attention_core(job->model)) {
+  // Fused attention leaves nothing to recompute selectively.
+  if (ir::models::has_attention_core(job->model) && job->train.recompute != ir::Recompute::selective &&
+      job->train.recompute_others == ir::Recompute::none) {
     Job other = job;
     other.model->flash = other.train.flash = true;
     fused.emplace(std::move(other), described, seconds);
     ways = fused->as_it_is();
     for (Alternative& way : ways) way.fused_attention = true;
   }
-  std::ranges::move(Fitting(job, described, seconds).changed(), std::back_inserter(ways));
+  Fitting plain(job, described, seconds);
+  std::ranges::move(plain.at_defaults(), std::back_inserter(ways));
+  std::ranges::move(plain.changed(), std::back_inserter(ways));
   if (!ways.empty() || !fused) return ways;
   ways = fused->changed();
   for (Alternative& way : ways) way.fused_attention = true;

@@ -24,16 +24,28 @@ const CommandCase of_simulate[] = {
     {{"--model=gpt", "--layers=4", "--hidden=8192", "--heads=64", "--seq=2048", "--vocab=51200",
       "--cluster=dgx-a100-40g", "--gpus=8", "--tp=1", "--micro-batch=8"},
      1,
-     "does not fit: stage0 needs 132 GB of 42.5 GB, 89.3 GB too much; it would fit with --tp 4 (37.6 GB)"},
+     "does not fit: stage0 needs 132 GB of 42.5 GB, 89.3 GB too much; it would fit with --tp 4 "
+     "--dp 2 (37.6 GB)"},
     {{"--model=gpt2", "--seq=100000", "--cluster=dgx-a100-80g", "--gpus=8"},
      1,
      "does not fit: stage0 needs 6.29 TB of 85.1 GB, 6.21 TB too much; it would fit with --attention flash "
      "--recompute full (56.2 GB), with --attention flash --zero 1 (83.8 GB) or with --attention flash "
-     "--context-parallel 2 (44.9 GB)"},
+     "--context-parallel 2 --dp 4 (44.9 GB)"},
     {{"--model=gpt2", "--seq=300000", "--cluster=dgx-a100-80g", "--gpus=8"},
      1,
      "does not fit: stage0 needs 56.3 TB of 85.1 GB, 56.2 TB too much; it would fit with --attention flash "
-     "--context-parallel 4 (68.2 GB) or with --attention flash --tp 4 (84.3 GB)"},
+     "--context-parallel 4 --dp 2 (68.2 GB) or with --attention flash --tp 4 --dp 2 (84.3 GB)"},
+    {{"--model=gpt", "--layers=16", "--hidden=2048", "--heads=16", "--seq=1024", "--vocab=51200",
+      "--cluster=dgx-1-v100-16g", "--gpus=8", "--pp=4", "--schedule=gpipe", "--micro-batch=2",
+      "--global-batch=128"},
+     1,
+     "does not fit: stage3 needs 54.5 GB of 16.6 GB, 37.9 GB too much; it would fit with --schedule 1f1b "
+     "(10.1 GB) or with --gpus 64 --dp 16 (12.2 GB)"},
+    {{"--model=gpt2-xl", "--cluster=dgx-1-v100-16g", "--gpus=16", "--zero=2", "--fsdp-group=2",
+      "--micro-batch=2", "--global-batch=64"},
+     1,
+     "does not fit: stage0 needs 33.8 GB of 16.6 GB, 17.2 GB too much; it would fit with --recompute "
+     "selective --pp 2 --dp 8 (15 GB)"},
     {{"--model=gpt2", "--cluster=dgx-a100-8g"},
      2,
      "--cluster: no preset dgx-a100-8g (did you mean dgx-a100-80g?); " + known_clusters},
@@ -44,7 +56,7 @@ const CommandCase of_simulate[] = {
       "--cluster=dgx-a100-80g", "--gpus=8"},
      1,
      "does not fit: stage0 needs 16 PB of 85.1 GB, 16 PB too much; it would fit with --attention flash "
-     "--recompute full --context-parallel 8 (71.8 GB)"},
+     "--recompute full --context-parallel 8 --dp 1 (71.8 GB)"},
     {{"--model=gpt", "--layers=4", "--hidden=256", "--heads=8", "--seq=100000000", "--vocab=1000",
       "--cluster=dgx-a100-80g", "--gpus=8"},
      1,
