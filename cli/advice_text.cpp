@@ -11,7 +11,6 @@
 #include "sim/simulate.h"
 
 namespace boxcar::cli {
-
 namespace {
 
 // To be typed behind the job's own: dp too, which the job may have given.

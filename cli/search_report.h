@@ -31,8 +31,9 @@ std::string to_json(const SearchReport& report, const std::string& why);
 // no signature of matmul fits on mesh dimension tp\n"; empty where nothing was.
 std::string left_out_text(const search::Outcome& outcome);
 
+// The keys that it changes, as flags: "--recompute full".
+std::vector<std::string> change_flags(const search::Alternative& change);
 // "with --recompute full", "on 16 GPUs".
-std::vector<std::string> change_flags(const search::Alternative& change);  // of keys: "--recompute full"
 std::string change_text(const search::Alternative& change);
 
 // Paths of the keys that a search decides where they are not given.

@@ -18,7 +18,7 @@ namespace {
 
 using planner::Job;
 
-// What the job would be without what resolution filled in, so that other degrees can be filled in anew.
+// The job without the cut of its layers that resolution filled in: other degrees have another.
 Job as_asked(Job job) {
   planner::Hints& h = job.parallel;
   if (h.stage_layers == planner::balanced_layers(job.model.layers(), h.pp * h.virtual_stages))
@@ -36,19 +36,21 @@ SearchOptions all_given(const Job& job) {
 
 class Fitting {
  public:
-  Fitting(Job job, const backends::Cluster& described, const ActSeconds& seconds)
-      : job_(as_asked(std::move(job))),
+  Fitting(Job job, bool fused, const backends::Cluster& described, const ActSeconds& seconds)
+      : job_(as_asked(with_attention(std::move(job), fused))),
+        fused_(fused),
         described_(described),
         options_(all_given(job_)),
         points_(options_, static_cast<double>(job_.cluster.device->memory_bytes), seconds) {}
 
-  std::vector<Alternative> as_it_is() const { return fitting({Alternative{.candidate = {.job = job_}}}); }
+  std::vector<Alternative> as_it_is() const { return fitting({way_to(job_)}); }
 
   // Without what only this job asks for: a schedule, so many recomputed layers.
   std::vector<Alternative> at_defaults() const {
     std::vector<Alternative> ways;
     for (const char* key : {"schedule", "recompute_layers"}) {
-      Alternative way{.without = {key}, .candidate = {.job = job_}};
+      Alternative way = way_to(job_);
+      way.without = {key};
       set_default(dimension(key), way.candidate.job);
       if (value_of(dimension(key), job_) != value_of(dimension(key), way.candidate.job))
         ways.push_back(std::move(way));
@@ -57,11 +59,21 @@ class Fitting {
   }
 
   std::vector<Alternative> changed() {
-    return changes_that_do(job_, described_, {options_.pinned, {}},
-                           [&](const Job& job, const Fixed& fixed) { return fastest(job, fixed); });
+    std::vector<Alternative> ways =
+        changes_that_do(job_, described_, {options_.pinned, {}},
+                        [&](const Job& job, const Fixed& fixed) { return fastest(job, fixed); });
+    for (Alternative& way : ways) way.fused_attention = fused_;
+    return ways;
   }
 
  private:
+  static Job with_attention(Job job, bool fused) {
+    if (fused) job.model->flash = job.train.flash = true;
+    return job;
+  }
+
+  Alternative way_to(const Job& job) const { return {.candidate = {.job = job}, .fused_attention = fused_}; }
+
   // The fastest by estimate, if its plan fits. Of what is not fixed it has its own choice; all else is as the
   // job has it.
   std::optional<Candidate> fastest(const Job& job, const Fixed& fixed) {
@@ -95,6 +107,7 @@ class Fitting {
   }
 
   const Job job_;
+  const bool fused_;  // where the job as given is not
   const backends::Cluster& described_;
   const SearchOptions options_;
   Candidates points_;
@@ -105,22 +118,16 @@ class Fitting {
 std::vector<Alternative> ways_to_fit(const planner::ResolvedJob& job, const backends::Cluster& described,
                                      const ActSeconds& seconds) {
   std::vector<Alternative> ways;
+  const auto add = [&](std::vector<Alternative> more) { std::ranges::move(more, std::back_inserter(ways)); };
   std::optional<Fitting> fused;
   // Fused attention leaves nothing to recompute selectively.
   if (ir::models::has_attention_core(job->model) && job->train.recompute != ir::Recompute::selective &&
-      job->train.recompute_others == ir::Recompute::none) {
-    Job other = job;
-    other.model->flash = other.train.flash = true;
-    fused.emplace(std::move(other), described, seconds);
-    ways = fused->as_it_is();
-    for (Alternative& way : ways) way.fused_attention = true;
-  }
-  Fitting plain(job, described, seconds);
-  std::ranges::move(plain.at_defaults(), std::back_inserter(ways));
-  std::ranges::move(plain.changed(), std::back_inserter(ways));
-  if (!ways.empty() || !fused) return ways;
-  ways = fused->changed();
-  for (Alternative& way : ways) way.fused_attention = true;
+      job->train.recompute_others == ir::Recompute::none)
+    add(fused.emplace(job, true, described, seconds).as_it_is());
+  Fitting plain(job, false, described, seconds);
+  add(plain.at_defaults());
+  add(plain.changed());
+  if (ways.empty() && fused) add(fused->changed());
   return ways;
 }
 

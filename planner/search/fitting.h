@@ -12,10 +12,10 @@
 namespace boxcar::search {
 
 // Fused attention, which costs nothing, comes first; then the usual schedule and all layers recomputed, where
-// the job has others; then up to three changes of one key, or else one of two,
-// and the fewest GPUs of the described cluster, up to 64 times as many; where none of these fits, the same
-// with fused attention. dp follows from the other degrees. `peak_bytes` of a way's candidate is of its plan.
-// `seconds`: as of a search. Empty where nothing that is tried fits.
+// the job has others; then up to three changes of one key, or else one of two, and the fewest GPUs of the
+// described cluster, up to 64 times as many. Where none of these fits, the same with fused attention. dp
+// follows from the other degrees. `peak_bytes` of a way's candidate is of its plan. `seconds`: as of a
+// search. Empty where nothing that is tried fits.
 std::vector<Alternative> ways_to_fit(const planner::ResolvedJob& job, const backends::Cluster& described,
                                      const ActSeconds& seconds);
 
