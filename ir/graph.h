@@ -8,8 +8,8 @@
 //
 // One line per op: outputs with their types, the op, operands, {attributes that are not defaults}, then
 // everything else that is not a default, in this order: @placement, a layout per output ("-": left open),
-// to=layout, name=, role=, layer=, phase=, recomputed. Text reads back: parse_graph(to_text(g)) gives the
-// same text.
+// to=layout, name=, role=, layer=, phase=, core, recomputed. Text reads back: parse_graph(to_text(g)) gives
+// the same text.
 //
 // A step in one graph. A training graph is acyclic: one step from its state to the next. "parameter" ops hold
 // state (parameters, master weights, moments); an update line gives its next value:
@@ -62,6 +62,7 @@ struct Op {
   Phase phase = Phase::forward;
   int placement = -1;                // index into Graph::placements; -1: not yet decided
   int layer = -1;                    // which block of the model, -1 before the first, `layers` after the last
+  bool in_core = false;              // between queries, keys and values of an attention and its context
   bool recomputed = false;           // a forward op run again in the backward phase
   std::optional<sbp::NdSbp> to_sbp;  // for "to_global": the layout asked for
 
@@ -136,6 +137,8 @@ class Builder {
 
   // Ops built from here on belong to this layer and carry this name prefix.
   void set_layer(int layer, std::string prefix);
+  // Ops built from here on are of an attention's core, or not; see Op::in_core.
+  void set_core(bool in_core) { in_core_ = in_core; }
   const TensorType& type(TensorId tensor) const;
   Graph finish();  // verifies; throws Error (bad input)
 
@@ -146,6 +149,7 @@ class Builder {
 
   Graph graph_;
   int layer_ = -1;
+  bool in_core_ = false;
   std::string prefix_;
 };
 

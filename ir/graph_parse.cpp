@@ -156,9 +156,9 @@ class Parser {
       if (ahead.accept('=')) {
         line = ahead;
         key(line, op, begin, word);
-      } else if (word == "recomputed") {
+      } else if (word == "core" || word == "recomputed") {
         line = ahead;
-        op.recomputed = true;
+        (word == "core" ? op.in_core : op.recomputed) = true;
       } else {
         layouts(line, op);
       }
@@ -195,8 +195,9 @@ class Parser {
         graph_.tensor(op.outputs[i]).role = value_of(line, roles);
       }
     } else {
-      line.fail_at(begin,
-                   fmt::format("unknown key '{}' (use to, name, role, layer, phase or recomputed)", word));
+      line.fail_at(
+          begin,
+          fmt::format("unknown key '{}' (use to, name, role, layer, phase, core or recomputed)", word));
     }
   }
 

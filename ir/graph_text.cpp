@@ -59,6 +59,7 @@ void write_op(const Graph& graph, const Op& op, std::string& out) {
   write_roles(graph, op, out);
   if (op.layer != -1) fmt::format_to(to, " layer={}", op.layer);
   if (op.phase != Phase::forward) fmt::format_to(to, " phase={}", to_text(op.phase));
+  if (op.in_core) out += " core";
   if (op.recomputed) out += " recomputed";
   out += "\n";
 }

@@ -17,6 +17,7 @@ enum class OpKind : uint8_t {
   cast,        // to another type
   sum,         // add, sum: of two or more tensors
   accumulate,  // a sum over micro-batches
+  product,     // with a weight, alone or with what is fused behind it
   attention,   // fused, as one kernel
   attention_grad,
   // of plans

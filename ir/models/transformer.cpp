@@ -215,7 +215,9 @@ class Writer {
 
   // Attention of queries, keys and values by head, projected.
   TensorId attended(const std::vector<TensorId>& heads, bool causal, const std::string& at) {
+    b_.set_core(true);
     const TensorId context = c_.flash ? flash_core(heads, causal, at) : core(heads, causal, at);
+    b_.set_core(false);
     const TensorId merged = b_.op1("merge_heads", {context}, {}, at + ".merge");
     return linear(merged, at + ".proj", c_.hidden, c_.hidden);
   }

@@ -1,12 +1,12 @@
 // Forward ops run again before the backward ops that need them, so that their results need not wait.
 //
-// Full: all ops of a layer, from its input. Selective: the attention core, the ops whose names hold ".core.",
-// from queries, keys and values; attention as one op keeps nothing large and is left alone. As in a
-// checkpointing framework, all ops of the group run again, also those whose results nothing reads: published
-// runs pay for them. With `recompute_stop` a layer's second run ends where the backward pass has all it
-// reads, as PyTorch's does from 2.1 on: without the last product of a layer that has no dropout behind it.
-// Ops: all of a layer but what a policy by op keeps, results of every other product, the first on, and of
-// attention as one op: torchtitan/models/llama3/infra/parallelize.py, selective_ac_option "op".
+// Full: all ops of a layer, from its input. Selective: attention's core (Op::in_core); attention as one op
+// keeps nothing large and is left alone. As in a checkpointing framework, all ops of the group run again,
+// also those whose results nothing reads: published runs pay for them. With `recompute_stop` a layer's second
+// run ends where the backward pass has all it reads, as PyTorch's does from 2.1 on: without the last product
+// of a layer that has no dropout behind it. Ops: all of a layer but what a policy by op keeps, results of
+// every other product, the first on, and of attention as one op:
+// torchtitan/models/llama3/infra/parallelize.py, selective_ac_option "op".
 //
 // Each stage may have a number of layers that do so, its first; the others have a kind of their own.
 #include <algorithm>
@@ -20,11 +20,6 @@
 namespace boxcar::ir {
 namespace {
 
-bool in_core(const Op& op) {
-  return op.name.find(".core.") != std::string::npos && !op.is(OpKind::attention);
-}
-bool is_product(const Op& op) { return op.type.starts_with("matmul"); }
-
 struct Policy {
   // Whether an op of the layer runs again. `products`: the layer's products before it.
   bool (*runs_again)(const Op& op, int products);
@@ -33,10 +28,10 @@ struct Policy {
 constexpr Policy policies[] = {
     // By Recompute, in its order.
     {[](const Op&, int) { return false; }},
-    {[](const Op& op, int) { return in_core(op); }},
+    {[](const Op& op, int) { return op.in_core && !op.is(OpKind::attention); }},
     {[](const Op&, int) { return true; }, true},
     {[](const Op& op, int products) {
-      return !op.is(OpKind::attention) && (!is_product(op) || products % 2 == 1);
+      return !op.is(OpKind::attention) && (!op.is(OpKind::product) || products % 2 == 1);
     }},
 };
 
@@ -96,7 +91,7 @@ class Recomputer {
   void forward(const Op& op) {
     Group& group = this->group(op);
     if (policy(op).runs_again(op, group.products)) group.ops.push_back(op);
-    if (is_product(op)) ++group.products;
+    if (op.is(OpKind::product)) ++group.products;
   }
 
   // Reads results of this layer's group from its second run, which stands before the first op that needs it.
