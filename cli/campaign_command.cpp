@@ -306,14 +306,6 @@ void check_goodput(const CampaignRow& row) {
                   duration_text(row.run.checkpoint_seconds), duration_text(row.run.restart_seconds)));
 }
 
-// As the table of errors names devices: every type of products but the 16-bit ones is a device of its own.
-std::string device_of(const Run& run) {
-  const auto precision = run.plan.labels.find("train.precision");
-  const bool other =
-      precision != run.plan.labels.end() && precision->second != "fp16" && precision->second != "bf16";
-  return run.cluster.device->name + (other ? " in " + precision->second : "");
-}
-
 void cost_row(const CampaignArguments& a, const CampaignReport& report, Run& run, CampaignRow& row) {
   if (run.refused) throw *run.refused;
   run.open ? find_step(run, row) : simulate_step(run, row);
@@ -324,7 +316,7 @@ void cost_row(const CampaignArguments& a, const CampaignReport& report, Run& run
   add_price(a, run, row);
   row.run.watts_per_gpu = a.watts;
   row.run.pue = report.pue;
-  row.error = campaign::error_bar(run.cluster.framework->name, device_of(run), row.gpus);
+  row.error = explain::error_of(run.plan.labels, run.cluster, row.gpus);
   const auto [least, most] = campaign::step_range(row.run.step_seconds, row.error.error.share);
   row.cost = campaign::cost_range(row.run, least, most);
   check_goodput(row);

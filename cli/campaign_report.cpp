@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cli/quantities.h"
+#include "cli/verdict.h"
 #include "ir/units.h"
 
 namespace boxcar::cli {
@@ -295,14 +296,11 @@ ordered_json row_json(const CampaignReport& r, const CampaignRow& row) {
   if (!row.why_not.empty()) {
     doc["why"] = row.why_not;
   } else {
-    const campaign::StepError& error = row.error.error;
     doc["fastest"] = is_fastest(r, row);
     doc["cheapest"] = is_cheapest(r, row);
     if (!row.plan_flags.empty()) doc["flags"] = row.plan_flags;
     doc["step_time_s"] = row.run.step_seconds;
-    doc["step_error"] = {
-        {"share", error.share},   {"published_steps", error.steps},        {"framework", error.framework},
-        {"device", error.device}, {"of_other_device", row.error.of_other}, {"least_gpus", error.least_gpus}};
+    doc["step_error"] = error_json(row.error);
     doc["steps"] = row.run.steps;
     doc[r.unit + "_per_step"] = row.amount_per_step;
     if (r.checkpoint_bandwidth > 0) {

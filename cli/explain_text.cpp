@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/report_text.h"
+#include "cli/verdict.h"
 #include "ir/units.h"
 
 namespace boxcar::cli {
@@ -130,7 +131,7 @@ std::string drawing(const Blocks& blocks) {
 }  // namespace
 
 std::string to_text(const PlanExplanation& e, const std::string& slow_stages) {
-  std::string text = configuration_and_result(e.report);
+  std::string text = "verdict\n" + verdict_text(e.report) + result_text(e.report);
   text += fmt::format("\nstages, memory of one device, limit {}\n",
                       ir::format_bytes(static_cast<double>(e.report.memory_limit_bytes)));
   text += stages_text(e) + slow_stages;
@@ -141,7 +142,7 @@ std::string to_text(const PlanExplanation& e, const std::string& slow_stages) {
   for (size_t i = 0; i < e.runners_up.size(); ++i)
     text += (i == 0 ? "\nrunners-up of the search\n  " : "  ") + e.runners_up[i] + "\n";
   text += "\ncommunication by time, of one device, whether or not it hides behind computing\n";
-  return text + communications_text(e);
+  return text + communications_text(e) + configuration_text(e.report);
 }
 
 nlohmann::ordered_json to_json(const PlanExplanation& e) {

@@ -9,6 +9,7 @@
 
 #include "backends/machines/device_profile.h"
 #include "cli/keys.h"
+#include "cli/verdict.h"
 #include "ir/units.h"
 #include "sbp/at.h"
 
@@ -34,7 +35,7 @@ std::string short_list(const std::string& text) {
   return fmt::format("[{}]", fmt::join(parts, ", "));
 }
 
-std::string configuration_text(const std::map<std::string, std::string>& configuration) {
+std::string keys_text(const std::map<std::string, std::string>& configuration) {
   std::string text;
   for (const std::string& section : sections()) {
     std::string line;
@@ -122,6 +123,7 @@ void add_times(ordered_json& doc, const explain::Report& r) {
   doc["mfu"] = r.mfu;
   doc["bubble_fraction"] = r.bubble_fraction;
   doc["exposed_comm_s"] = r.exposed_comm_seconds;
+  add_verdict(doc, r);
 }
 
 // By stage, the program that takes most ("stage0.0", "stage0.1": parts of a stage that differ).
@@ -171,14 +173,16 @@ void add_memory(ordered_json& doc, const explain::Report& r) {
 
 }  // namespace
 
-std::string configuration_and_result(const explain::Report& r) {
-  std::string text = "configuration\n" + configuration_text(r.configuration);
-  if (r.simulated) text += "\nresult\n" + speed_text(r);
-  return text + "\ncommunication\n" + traffic_text(r);
+std::string configuration_text(const explain::Report& r) {
+  return "\nconfiguration\n" + keys_text(r.configuration);
 }
 
-std::string to_table(const explain::Report& r) {
-  std::string text = configuration_and_result(r);
+std::string result_text(const explain::Report& r) {
+  return (r.simulated ? "\nresult\n" + speed_text(r) : "") + "\ncommunication\n" + traffic_text(r);
+}
+
+std::string numbers_text(const explain::Report& r) {
+  std::string text = result_text(r);
   const std::string limit = ir::format_bytes(static_cast<double>(r.memory_limit_bytes));
   text += r.node_peak_bytes > 0 ? fmt::format("\nmemory, {} of {} in a node, which its GPUs share",
                                               ir::format_bytes(static_cast<double>(r.node_peak_bytes)), limit)
@@ -196,6 +200,10 @@ std::string to_table(const explain::Report& r) {
                         r.folded ? "symmetric ranks folded" : "every rank");
   }
   return text;
+}
+
+std::string to_table(const explain::Report& r) {
+  return "verdict\n" + verdict_text(r) + numbers_text(r) + configuration_text(r);
 }
 
 std::string to_json(const explain::Report& r) {

@@ -8,13 +8,17 @@
 
 namespace boxcar::cli {
 
+// The verdict, all numbers, and last the configuration as it was resolved.
 std::string to_table(const explain::Report& report);
-std::string configuration_and_result(
-    const explain::Report& report);                  // the table's beginning, without memory by stage
 std::string to_json(const explain::Report& report);  // one document, schema_version 1, SI units in key names
 // The same for a job with something too large to be counted: the stage's peak is a lower bound for one
 // device, and unknown values are null or missing.
 std::string to_json(const std::map<std::string, std::string>& configuration, const planner::Job& job,
                     const planner::TooLarge& error);
+
+// Parts of the table, for others that begin or end as it does.
+std::string result_text(const explain::Report& report);         // "\nresult\n...\ncommunication\n..."
+std::string numbers_text(const explain::Report& report);        // with memory by stage, plan and simulator
+std::string configuration_text(const explain::Report& report);  // "\nconfiguration\n..."
 
 }  // namespace boxcar::cli

@@ -10,6 +10,7 @@
 
 #include "cli/alike.h"
 #include "cli/keys.h"
+#include "cli/verdict.h"
 #include "ir/units.h"
 #include "planner/estimate/slow_stages.h"
 #include "planner/resolve.h"
@@ -167,7 +168,7 @@ std::string objective_text(const SearchReport& r) {
       return fmt::format("  least memory of a device{}: {}\n", limit,
                          ir::format_bytes(static_cast<double>(best.peak_bytes)));
     case search::Goal::cost:
-      return fmt::format("  least cost{}: {:.4g} a step, on {} GPU{} at {:g} an hour\n", limit,
+      return fmt::format("  least cost{}: ${:.4g} a step, on {} GPU{} at ${:g} an hour\n", limit,
                          price_of(best.job, best.seconds), best.job.gpus, best.job.gpus > 1 ? "s" : "",
                          best.job.cluster.price_per_gpu_hour);
     case search::Goal::time:
@@ -255,7 +256,7 @@ std::string against(search::Goal goal, const Candidate& other, const Candidate& 
     }
     case search::Goal::cost: {
       const double price = price_of(other.job, other.seconds), least = price_of(best.job, best.seconds);
-      return fmt::format("{:.4g} a step, {:.1f} % dearer", price, 100 * (price / least - 1));
+      return fmt::format("${:.4g} a step, {:.1f} % dearer", price, 100 * (price / least - 1));
     }
     case search::Goal::time:
       break;
@@ -350,17 +351,19 @@ std::string left_out_text(const search::Outcome& outcome) {
 
 std::string to_table(const SearchReport& r) {
   const search::Outcome& o = r.outcome;
-  std::string text = fmt::format(
-      "searched\n  {} points, {} of them over {} of memory by estimate; {} compiled, {} simulated, "
-      "{}{}\n{}\n",
-      o.points, o.over_memory, ir::format_bytes(static_cast<double>(r.memory_limit_bytes)), o.compiled,
-      o.best.size(), ir::format_seconds(r.wall_seconds),
-      o.by_estimate ? "; ended before any was simulated: the best by estimate"
-      : o.ended     ? ""
-                    : "; ended early",
-      left_out_text(o));
+  std::string text =
+      "verdict\n" + verdict_text(r.best) +
+      fmt::format(
+          "\nsearched\n  {} points, {} of them over {} of memory by estimate; {} compiled, {} simulated, "
+          "{}{}\n{}\n",
+          o.points, o.over_memory, ir::format_bytes(static_cast<double>(r.memory_limit_bytes)), o.compiled,
+          o.best.size(), ir::format_seconds(r.wall_seconds),
+          o.by_estimate ? "; ended before any was simulated: the best by estimate"
+          : o.ended     ? ""
+                        : "; ended early",
+          left_out_text(o));
   const bool priced = r.goal == search::Goal::cost;
-  text += fmt::format("  {}{:>9} {:>9} {:>9} {:<7}  {}\n", priced ? "     cost  GPUs " : "", "step",
+  text += fmt::format("  {}{:>9} {:>9} {:>9} {:<7}  {}\n", priced ? "  dollars  GPUs " : "", "step",
                       "estimate", "peak", "layouts", "plan");
   const std::vector<std::string> apart = differences(o.best);
   for (size_t i = 0; i < o.best.size(); ++i) {
@@ -374,9 +377,9 @@ std::string to_table(const SearchReport& r) {
   }
   const planner::Job& best = o.best.front().job;
   text += fmt::format(
-      "\nbest\n  {}\n{}{}\n", flags_of(best, r.precisions), objective_text(r),
+      "\nbest\n  {}\n{}{}", flags_of(best, r.precisions), objective_text(r),
       bound_text(r) + layouts_text(r) + slots_text(r) + slow_stages_text(best.parallel, best.cluster));
-  return text + to_table(r.best) + (r.explain_moves ? moves_text(r) : "");
+  return text + numbers_text(r.best) + (r.explain_moves ? moves_text(r) : "") + configuration_text(r.best);
 }
 
 std::string to_json(const SearchReport& r) {

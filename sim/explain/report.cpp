@@ -69,6 +69,25 @@ void add_stage_times(Report& r, const sim::Result& result) {
 
 }  // namespace
 
+Binding binding(const Report& r) {
+  const StageReport& stage = *std::max_element(
+      r.stages.begin(), r.stages.end(),
+      [](const StageReport& a, const StageReport& b) { return a.busy_seconds < b.busy_seconds; });
+  Binding b{stage.name, std::min(1.0, stage.busy_seconds / r.step_seconds)};
+  b.communication = std::min(1 - b.kernels, stage.exposed_comm_seconds / r.step_seconds);
+  b.waiting = 1 - b.kernels - b.communication;
+  return b;
+}
+
+// The table of errors has every type of products but the 16-bit ones as a device of its own.
+campaign::ErrorBar error_of(const std::map<std::string, std::string>& labels,
+                            const backends::Cluster& cluster, int gpus) {
+  const auto precision = labels.find("train.precision");
+  const bool other = precision != labels.end() && precision->second != "fp16" && precision->second != "bf16";
+  return campaign::error_bar(cluster.framework->name,
+                             cluster.device->name + (other ? " in " + precision->second : ""), gpus);
+}
+
 std::map<std::string, double> comm_bytes(const ir::Plan& plan) {
   std::map<std::string, double> total;
   for (const ir::RankClass& cls : plan.classes) {
@@ -133,6 +152,7 @@ Report report(const ir::Plan& plan, const backends::Cluster& cluster,
   r.simulated = true;
   r.step_seconds = result.step_seconds;
   r.first_step_seconds = result.first_step_seconds;
+  r.error = error_of(plan.labels, cluster, static_cast<int>(plan.devices));
   if (r.step_seconds > 0) {
     r.samples_per_second = fact(plan, "samples") / r.step_seconds;
     r.tokens_per_second = fact(plan, "tokens") / r.step_seconds;

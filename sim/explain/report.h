@@ -10,6 +10,7 @@
 #include "ir/plan.h"
 #include "planner/sizes.h"
 #include "planner/verify.h"
+#include "sim/campaign/step_error.h"
 #include "sim/simulate.h"
 
 namespace boxcar::explain {
@@ -28,6 +29,7 @@ struct Report {
   std::map<std::string, std::string> configuration;  // resolved, by key path
   bool simulated = false;                            // false: it does not fit, and only memory is known
   double step_seconds = 0, first_step_seconds = 0;
+  campaign::ErrorBar error;  // of the step: how far published ones were from simulated ones
   double samples_per_second = 0, tokens_per_second = 0;
   double model_tflops = 0, hardware_tflops = 0;  // per GPU
   double mfu = 0;
@@ -57,6 +59,18 @@ struct Report {
   int jitter_runs = 0;  // 0: not asked for
   double jitter_mean_seconds = 0, jitter_p95_seconds = 0;
 };
+
+// The stage whose kernels take most of a step, and where its step goes: shares that sum to 1.
+struct Binding {
+  std::string stage;
+  double kernels = 0, communication = 0;  // the latter exposed: kernels wait for it
+  double waiting = 0;                     // for other stages, for the host
+};
+Binding binding(const Report& report);  // of one that was simulated
+
+// The error bar of a job's step: by framework, device and the type of its products.
+campaign::ErrorBar error_of(const std::map<std::string, std::string>& labels,
+                            const backends::Cluster& cluster, int gpus);
 
 // Bytes that one step moves between devices, by collective, as Table 2 of the paper counts them.
 std::map<std::string, double> comm_bytes(const ir::Plan& plan);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/report_text.h"
+#include "cli/verdict.h"
 
 namespace boxcar::cli {
 namespace {
@@ -16,6 +17,7 @@ explain::Report example() {
   r.simulated = true;
   r.step_seconds = 3.5;
   r.first_step_seconds = 3.75;
+  r.error = {{"megatron", "a100-sxm-80g", 9, 41, 0.05}, "a100-sxm-80g", 41, false};
   r.samples_per_second = 146.3;
   r.tokens_per_second = 299600;
   r.model_tflops = 103.25;
@@ -40,10 +42,10 @@ explain::Report example() {
 }
 
 TEST(Report, TableReadsAsWritten) {
-  EXPECT_EQ(to_table(example()), R"(configuration
-  model     family gpt, layers 24
-  cluster   preset dgx-a100-80g
-  parallel  tp 8
+  EXPECT_EQ(to_table(example()), R"(verdict
+  fits      62 GB of 80 GB on stage0, 18 GB free
+  step      3.5 s, 3.333 s to 3.684 s by published runs; 2.996e+05 tokens/s, MFU 33.1 %
+  bound by  kernels of stage0, 91.4 % of the step; waiting 7.4 %, exposed communication 1.2 %
 
 result
   step time              3.5 s   (first step 3.75 s)
@@ -63,7 +65,37 @@ memory, limit 80 GB per GPU
 
 plan: 100 actors, 200 registers, 300 queues, 40 groups, 5000 acts a step; 1 programs, 1 classes
 simulator: 12345 events in 250 ms, 41 MB resident, symmetric ranks folded
+
+configuration
+  model     family gpt, layers 24
+  cluster   preset dgx-a100-80g
+  parallel  tp 8
 )");
+}
+
+TEST(Report, VerdictSaysWhatIsNotKnown) {
+  explain::Report r = example();
+  r.error = campaign::error_bar("boxcar", "my-device", 32);
+  r.tokens_per_second = r.mfu = 0;
+  r.stages[0].busy_seconds = 1, r.stages[0].exposed_comm_seconds = 2;
+  EXPECT_EQ(verdict_text(r), R"(  fits      62 GB of 80 GB on stage0, 18 GB free
+  step      3.5 s, with no published run on my-device to compare; 146.3 samples/s
+  bound by  exposed communication, 57.1 % of the step; kernels of stage0 28.6 %, waiting 14.3 %
+)");
+  r.node_peak_bytes = 90'000'000'000;
+  r.fits = r.simulated = false;
+  EXPECT_EQ(verdict_text(r), "  fits      no: 90 GB of 80 GB in a node, 10 GB too much\n");
+}
+
+// A document's shares sum to the step, also where a stage's devices differ and their means sum to more.
+TEST(Report, SharesOfTheStepSumToOne) {
+  explain::Report r = example();
+  r.stages[0].busy_seconds = 3, r.stages[0].exposed_comm_seconds = 1;
+  const nlohmann::json bound = nlohmann::json::parse(to_json(r))["bound_by"];
+  EXPECT_EQ(bound["stage"], "stage0");
+  EXPECT_NEAR(bound["kernels"], 3 / 3.5, 1e-12);
+  EXPECT_NEAR(bound["exposed_communication"], 0.5 / 3.5, 1e-12);
+  EXPECT_EQ(bound["waiting"], 0);
 }
 
 TEST(Report, JsonHasUnitsInItsKeys) {
@@ -71,6 +103,9 @@ TEST(Report, JsonHasUnitsInItsKeys) {
   EXPECT_EQ(doc["schema_version"], 1);
   EXPECT_EQ(doc["fits"], true);
   EXPECT_EQ(doc["step_time_s"], 3.5);
+  EXPECT_NEAR(doc["step_time_range_s"][0], 3.5 / 1.05, 1e-12);
+  EXPECT_NEAR(doc["step_time_range_s"][1], 3.5 / 0.95, 1e-12);
+  EXPECT_EQ(doc["step_error"]["framework"], "megatron");
   EXPECT_EQ(doc["peak_memory_bytes"][0], 62'000'000'000);
   EXPECT_EQ(doc["held_memory_bytes"][0], 61'000'000'000);
   EXPECT_EQ(doc["memory_limit_bytes"][0], 80'000'000'000);

@@ -1,0 +1,21 @@
+// The answer to "may I run this, and how fast is it?" in three lines, which begin the report of a job.
+//
+//   fits      26.3 GB of 85.1 GB on stage0, 58.8 GB free
+//   step      30.14 s, 22.5 to 45.7 s by published runs; 1.044e+05 tokens/s, MFU 35.2 %
+//   bound by  kernels of stage7, 83.8 % of the step; waiting 14.3 %, exposed communication 1.9 %
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "sim/explain/report.h"
+
+namespace boxcar::cli {
+
+std::string verdict_text(const explain::Report& report);
+// Adds the step's range and what it is bound by, of a simulated report.
+void add_verdict(nlohmann::ordered_json& doc, const explain::Report& report);
+// The same keys of the error wherever one is printed.
+nlohmann::ordered_json error_json(const campaign::ErrorBar& bar);
+
+}  // namespace boxcar::cli
