@@ -7,6 +7,7 @@
 #include <functional>
 #include <utility>
 
+#include "cli/flag_synonyms.h"
 #include "ir/read_number.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
@@ -47,8 +48,12 @@ std::string initials(const std::string& flag) {
   const auto same = std::find_if(known.begin(), known.end(), [&](const std::string& name) {
     return name.find('-', 2) != std::string::npos && initials(name) == flag;
   });
-  const std::string meant =
-      same == known.end() ? did_you_mean(flag, known) : fmt::format(" (did you mean {}?)", *same);
+  const std::string_view elsewhere = flag_meant(flag);
+  const bool here =
+      std::find(known.begin(), known.end(), elsewhere.substr(0, elsewhere.find(' '))) != known.end();
+  const std::string meant = same != known.end() ? fmt::format(" (did you mean {}?)", *same)
+                            : here              ? fmt::format(" (did you mean {}?)", elsewhere)
+                                                : did_you_mean(flag, known);
   throw Error::input(flag,
                      fmt::format("unknown flag{}; `boxcar {} --help` lists all", meant, full_name(command)));
 }

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
 namespace boxcar::cli {
 namespace {
 
@@ -26,6 +30,48 @@ constexpr Row rows[] = {
     {"llama3-70b", "llama", 80, 8192, 64, 8, 28672, 8192, 128256, "Llama team 2024, arXiv:2407.21783"},
     {"llama3-405b", "llama", 126, 16384, 128, 8, 53248, 8192, 128256, "Llama team 2024, arXiv:2407.21783"},
 };
+
+// As https://huggingface.co has them. Sizes of Llama 3.1 are those of Llama 3, but for the longest sequence.
+constexpr std::pair<const char*, const char*> hugging_face_names[] = {
+    {"google-bert/bert-base-uncased", "bert-base"},
+    {"google-bert/bert-large-uncased", "bert-large"},
+    {"openai-community/gpt2", "gpt2"},
+    {"openai-community/gpt2-xl", "gpt2-xl"},
+    {"meta-llama/Llama-2-7b-hf", "llama2-7b"},
+    {"meta-llama/Llama-2-7b", "llama2-7b"},
+    {"meta-llama/Llama-2-13b-hf", "llama2-13b"},
+    {"meta-llama/Llama-2-13b", "llama2-13b"},
+    {"meta-llama/Llama-2-70b-hf", "llama2-70b"},
+    {"meta-llama/Llama-2-70b", "llama2-70b"},
+    {"meta-llama/Meta-Llama-3-8B", "llama3-8b"},
+    {"meta-llama/Meta-Llama-3-70B", "llama3-70b"},
+    {"meta-llama/Llama-3.1-8B", "llama3-8b"},
+    {"meta-llama/Llama-3.1-70B", "llama3-70b"},
+    {"meta-llama/Llama-3.1-405B", "llama3-405b"},
+    {"meta-llama/Meta-Llama-3.1-8B", "llama3-8b"},
+    {"meta-llama/Meta-Llama-3.1-70B", "llama3-70b"},
+    {"meta-llama/Meta-Llama-3.1-405B", "llama3-405b"},
+};
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return result;
+}
+
+// The catalog's name of a model that Hugging Face's name stands for, else `name`.
+std::string name_here(std::string_view name) {
+  std::string text = lower(name);
+  for (const std::string_view tuned : {"-instruct", "-chat-hf", "-chat"})
+    if (text.ends_with(tuned)) {
+      text.resize(text.size() - tuned.size());
+      break;
+    }
+  for (const auto& [theirs, ours] : hugging_face_names)
+    if (text == lower(theirs)) return ours;
+  return std::string(name);
+}
 
 // Images of 224 x 224 pixels in 1,000 classes; a layer is a block.
 struct ResNetRow {
@@ -76,8 +122,9 @@ const std::vector<CatalogModel>& catalog() {
 }
 
 const CatalogModel* find_model(std::string_view name) {
+  const std::string ours = name_here(name);
   for (const CatalogModel& model : catalog()) {
-    if (model.name == name) return &model;
+    if (model.name == ours) return &model;
   }
   return nullptr;
 }

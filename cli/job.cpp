@@ -15,8 +15,10 @@
 #include "cli/catalog.h"
 #include "cli/config_file.h"
 #include "cli/effects.h"
+#include "cli/job_presets.h"
 #include "cli/output.h"
 #include "ir/read_number.h"
+#include "ir/units.h"
 #include "planner/search/dimensions.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
@@ -130,6 +132,7 @@ std::vector<std::string> notes_of(const CatalogModel& model, const GivenKeys& gi
 // name.
 std::optional<std::string> config_file(const std::string& model) {
   if (!model.ends_with(".json") && model.find('/') == std::string::npos) return std::nullopt;
+  if (find_model(model) && !std::filesystem::exists(model)) return std::nullopt;  // a name of Hugging Face's
   return std::filesystem::is_directory(model) ? model + "/config.json" : model;
 }
 
@@ -145,6 +148,28 @@ void rename_old_keys(GivenKeys& given) {
       }
 }
 
+// "4M-tokens" as sequences of the model's length.
+void count_sequences(GivenKeys& given) {
+  constexpr std::string_view unit = "-tokens";
+  const auto batch = given.find("train.global_batch"), seq = given.find("model.seq");
+  if (batch == given.end() || !batch->second.text.ends_with(unit)) return;
+  Given& value = batch->second;
+  if (seq == given.end()) throw Error::input(value.where, "counts tokens, which needs model.seq");
+  const auto whole = [](const char* path, const Given& given, const std::string& text) {
+    Request request;
+    set(key_at(path), request, given.where, text);
+    return path == std::string_view("model.seq") ? request.job.model->seq : request.job.global_batch;
+  };
+  const int64_t length = whole("model.seq", seq->second, seq->second.text);
+  const std::string number = value.text.substr(0, value.text.size() - unit.size());
+  const int64_t tokens = whole("train.global_batch", value, number), sequences = tokens / length;
+  if (sequences * length != tokens)
+    throw Error::input(value.where,
+                       fmt::format("{} tokens are no whole number of sequences of {}; use {}-tokens", tokens,
+                                   length, std::max<int64_t>(1, sequences) * length));
+  value.text = fmt::format("{}", sequences);
+}
+
 }  // namespace
 
 Error located(const GivenKeys& given, const Error& error) {
@@ -155,11 +180,18 @@ Error located(const GivenKeys& given, const Error& error) {
   return Error(error.code(), found != given.end() ? found->second.where : key, message_of(error));
 }
 
+namespace {
+
 void expand_model(GivenKeys& given) {
-  rename_old_keys(given);
   auto family = given.find("model.family");
   if (family == given.end()) return;
   const std::optional<std::string> file = config_file(family->second.text);
+  if (file && !family->second.text.ends_with(".json") && !std::filesystem::exists(*file))
+    throw Error::input(
+        family->second.where,
+        fmt::format("got \"{}\": there is no {}, and `boxcar models` lists no model of this name; "
+                    "give a path to its config.json",
+                    family->second.text, *file));
   const CatalogModel read = file ? read_model_config(*file) : CatalogModel{};
   const CatalogModel* model = file ? &read : find_model(family->second.text);
   if (!model) {
@@ -176,6 +208,14 @@ void expand_model(GivenKeys& given) {
   for (const auto& [path, text] : model->values) given.try_emplace(path, Given{text, where + ": " + path});
   for (const std::string& note : notes_of(*model, given))
     std::fputs(fmt::format("boxcar: {}: {}\n", where, note).c_str(), stderr);
+}
+
+}  // namespace
+
+void expand(GivenKeys& given) {
+  rename_old_keys(given);
+  expand_model(given);
+  count_sequences(given);
 }
 
 GivenKeys read_job_file(const std::string& path) { return parse_job(read_file(path), path); }
@@ -219,6 +259,15 @@ void set(Request& request, const std::string& path, const Given& value) {
 
 namespace {
 
+// What a preset says, before the framework's defaults and what is given.
+void set_preset(const GivenKeys& given, Request& request) {
+  const auto named = given.find("train.preset");
+  if (named == given.end()) return;
+  set(key_at("train.preset"), request, named->second.where, named->second.text);
+  for (const auto& [path, value] : preset_values(request.preset))
+    set(key_at(path), request, named->second.where, value);
+}
+
 // The framework's own defaults, before what is given.
 backends::Framework load_framework(const GivenKeys& given, Request& request) {
   const auto named = given.find("train.stack");
@@ -241,6 +290,29 @@ backends::Framework load_framework(const GivenKeys& given, Request& request) {
   return framework;
 }
 
+// A description of one's own without latencies makes small messages and launches look free.
+void tell_missing_latencies(const std::string& name, const backends::Cluster& cluster) {
+  if (name.find('/') == std::string::npos && !name.ends_with(".yaml") && !name.ends_with(".yml")) return;
+  const backends::Cluster usual = backends::load_cluster("dgx-h100", 0);
+  const auto row = [](const char* key, double seconds) {
+    return fmt::format("{}: {}", key, ir::format_seconds(seconds));
+  };
+  std::vector<std::string> missing;
+  if (cluster.node.gpus > 1 && cluster.node.link_latency == 0)
+    missing.push_back(row("node.link_latency", usual.node.link_latency));
+  if (cluster.nodes > 1 && cluster.node.nic_latency == 0)
+    missing.push_back(row("node.nic_latency", usual.node.nic_latency));
+  if (cluster.node.cores == 0 && cluster.node.host_per_op == 0)
+    missing.push_back(row("node.host_per_op", usual.node.host_per_op));
+  if (!missing.empty())
+    tell(fmt::format("{} leaves out latencies, which are then 0; dgx-h100 has {}", name,
+                     fmt::join(missing, ", ")));
+}
+
+void keep_free(backends::DeviceProfile& device, double share) {
+  device.memory_bytes -= static_cast<int64_t>(share * static_cast<double>(device.memory_bytes));
+}
+
 // Sets what is given, and loads the cluster.
 Request request_of(const GivenKeys& given) {
   check_families(given);
@@ -250,6 +322,7 @@ Request request_of(const GivenKeys& given) {
     set(*find_key("model", "family"), request, family->second.where, family->second.text);
     request.job.model = ir::models::default_model(family->second.text);
   }
+  set_preset(given, request);
   const backends::Framework framework = load_framework(given, request);
   for (const auto& [path, value] : given) set(request, path, value);
   planner::Hints& hints = request.job.parallel;
@@ -269,8 +342,10 @@ Request request_of(const GivenKeys& given) {
       throw Error::input("cluster.gpus", "missing; give it in the job file or as --gpus, or give dp");
     if (request.job.train.precision == ir::Precision::tf32) backends::use_tf32(request.job.cluster.device);
     if (request.job.train.precision == ir::Precision::fp8) backends::use_float8(request.job.cluster.device);
+    tell_missing_latencies(request.cluster, request.job.cluster);
     backends::use_flash_version(request.job.cluster.device, request.flash_version);
     backends::put_framework(request.job.cluster, framework);
+    keep_free(request.job.cluster.device, request.memory_margin);
     hints.retained_bytes = framework.retained_bytes;
   });
   return request;
@@ -280,7 +355,7 @@ Request request_of(const GivenKeys& given) {
 
 Request open_request(const GivenKeys& given_by_user) {
   GivenKeys given = given_by_user;
-  expand_model(given);
+  expand(given);
   Request request = request_of(given);
   locate(given, [&] { request.job.model = ir::models::complete(request.job.model); });
   return request;
@@ -288,7 +363,7 @@ Request open_request(const GivenKeys& given_by_user) {
 
 Resolved resolve(const GivenKeys& given_by_user) {
   GivenKeys given = given_by_user;
-  expand_model(given);
+  expand(given);
   Request request = request_of(given);
   std::optional<planner::ResolvedJob> job;
   locate(given, [&] { job = planner::resolve(request.job); });
@@ -324,6 +399,8 @@ std::map<std::string, std::string> labels_of(const Request& request) {
     if (key.section != run_section && key.is_of(request.job.model.family()))
       labels[key.path()] = get(key, request);
   if (request.device.empty()) labels.erase("cluster.device");
+  if (request.memory_margin == 0) labels.erase("cluster.memory_margin");
+  labels.erase("train.preset");  // every key that it sets stands here
   const auto* transformer = request.job.model.transformer();
   if (transformer && !transformer->qkv_bias) labels.erase("model.qkv_bias");
   if (ir::models::experts(request.job.model) == 0)

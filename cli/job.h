@@ -25,8 +25,9 @@ using GivenKeys = std::map<std::string, Given>;  // by Key::path()
 GivenKeys read_job_file(const std::string& path);
 GivenKeys parse_job(const std::string& text, const std::string& path);  // the same for its text
 
-// Sets the sizes that are not given from the model, named in the catalog or given as a config.json.
-void expand_model(GivenKeys& given);
+// Sets the sizes that are not given from the model, named in the catalog or given as a config.json. Then a
+// global batch in tokens ("4M-tokens") is one in sequences.
+void expand(GivenKeys& given);
 
 // Parses a value into the field of the key at `path`. Throws Error (bad input) as the key's set() does.
 void set(Request& request, const std::string& path, const Given& value);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cli/backend_rows.h"
+#include "cli/job_presets.h"
 #include "ir/ops/optimizers.h"
 #include "planner/search/dimensions.h"
 #include "sbp/error.h"
@@ -211,10 +212,10 @@ std::vector<Key> make_keys() {
   add_transformer_keys(k);
   add_conv_net_keys(k);
 
-  Key cluster{
-      "cluster", "preset", "--cluster", "--preset", [](Request& r) { return Field(&r.cluster); },
-      0,         0,        {},          true,       "a preset that `boxcar clusters` lists, or a YAML file",
-      {},        ""};
+  Key cluster = needed(entry(
+      "cluster", "preset", [](Request& r) { return Field(&r.cluster); }, 0, 0,
+      "a preset that `boxcar clusters` lists, or a YAML file"));
+  cluster.flag = "--cluster";  // --preset is train.preset
   k.push_back(cluster);
   k.push_back(
       otherwise("the cluster's own",
@@ -223,14 +224,19 @@ std::vector<Key> make_keys() {
                     "other devices in its nodes: a preset, or a YAML file as `boxcar profile` writes")));
   k.push_back(otherwise("dp x tp x pp x context_parallel",
                         entry("cluster", "gpus", JOB(gpus), 1, million, "devices to use")));
+  k.push_back(entry("cluster", "memory_margin", field(+[](Request & r) -> auto& { return r.memory_margin; }),
+                    0, 0.9, "share of a device's memory that stays free, as 0.08 or 8%"));
 
   for (const search::Dimension& d : search::dimensions()) {
     if (d.key == "mesh_order") add_not_searched(k);  // where ranks and stages stand is said last
     k.push_back(searched(d));
   }
 
-  k.push_back(otherwise("dp x micro_batch", entry("train", "global_batch", JOB(global_batch), 1,
-                                                  1000 * million, "sequences in an optimizer step")));
+  k.push_back(
+      otherwise("dp x micro_batch", entry("train", "global_batch", JOB(global_batch), 1, 1000 * million,
+                                          "sequences in an optimizer step, or 4M-tokens")));
+  k.push_back(choice("train", "preset", field(+[](Request & r) -> auto& { return r.preset; }), preset_names(),
+                     "what is not given is as runs of today have it: see docs/jobs.md"));
   k.push_back(entry("train", "precision", TRAIN(precision), 0, 0,
                     "type of the products; fp64: of everything; fp8: of those in layers, simulated alone"));
   k.push_back(entry("train", "gradients", TRAIN(gradients), 0, 0,
@@ -321,6 +327,8 @@ double parse_number(double least, double most, const std::string& where, const s
   double value = 0;
   const char* end = text.data() + text.size();
   auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (whole_only && rest + 1 == end && (*rest == 'k' || *rest == 'M'))
+    value *= *rest++ == 'k' ? 0x1p10 : 0x1p20;  // as lengths and sizes of models are counted
   bool good = error == std::errc() && rest == end && std::isfinite(value);
   if (!good || (whole_only && value != std::floor(value)) || value < least || value > most)
     refuse(where, text, range);
@@ -371,7 +379,13 @@ struct Setter {
   void operator()(int64_t* p) const {
     *p = static_cast<int64_t>(parse_number(key.least, key.most, where, text, true));
   }
-  void operator()(double* p) const { *p = parse_number(key.least, key.most, where, text, false); }
+  void operator()(double* p) const {
+    const bool percent = key.most < 1 && text.ends_with('%');
+    const double factor = percent ? 100 : 1;
+    *p = parse_number(key.least * factor, key.most * factor, where,
+                      percent ? text.substr(0, text.size() - 1) : text, false) /
+         factor;
+  }
   void operator()(bool* p) const {
     *p = key.words.empty() ? parse_bool(where, text) : parse_word(key, where, text) == 1;
   }

@@ -109,8 +109,7 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
     if (path != "cluster.preset" && path != "cluster.device" && path != "train.routing_skew")
       throw Error::input(
           value.where,
-          "has no effect on a saved plan; only --cluster, --device, --routing-skew, --straggler and "
-          "--what-if may be given with --plan");
+          "has no effect on a saved plan; of a job's keys it takes --cluster, --device and --routing-skew");
     plan.labels[path] = value.text;
   }
   if (given.contains("train.routing_skew")) put_skew(plan, file);
@@ -143,7 +142,7 @@ PlanToTrain plan_to_train(const std::string& path, GivenKeys given) {
                        "--save-plan wrote)");
   result.given = keys_of(result.plan, path);
   const Request request = resolve(result.given).request;
-  expand_model(given);
+  expand(given);
   for (const auto& [key_path, value] : given) {
     const size_t dot = key_path.find('.');
     const Key& key = *find_key(key_path.substr(0, dot), key_path.substr(dot + 1));

@@ -46,7 +46,7 @@ constexpr double for_report = 1;    // the report and freeing plans, in times of
 struct SearchArguments {
   JobArguments job;
   std::string out, memory, budget, objective = "time", max_step_time;
-  std::vector<std::string> pins, stragglers, without_moves;
+  std::vector<std::string> pins, changes, stragglers, without_moves;
   bool json = false, no_partial = false, both = false, explain_moves = false;
   int simulate = 12, threads = 0;
 };
@@ -144,7 +144,7 @@ std::string enough(const search::Outcome& outcome, const std::string& memory) {
   std::vector<std::string> changes;
   for (const search::Alternative& w : outcome.alternatives) changes.push_back(change_text(w));
   if (!memory.empty()) changes.push_back(memory);
-  if (changes.empty()) return "neither other keys nor more GPUs mend it by estimate";
+  if (changes.empty()) return "by estimate neither other keys nor more GPUs would help";
   const std::string last = changes.back();
   changes.pop_back();
   return fmt::format("by estimate one would do {}{}{}", fmt::join(changes, ", "),
@@ -255,6 +255,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   if (requests.empty()) requests.push_back(open_request(given));
   for (Request& one : requests) {
     check_effects(given, one, open_keys(given));
+    for (const std::string& text : arguments.changes) change(one.job.cluster, text);
     for (const std::string& text : arguments.stragglers) slow_down(one.job.cluster, text);
   }
   Request request = requests.front();
@@ -328,6 +329,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   const auto& result = std::any_cast<const sim::Result&>(best.record);
   r.best = explain::report(plan, request.job.cluster, planner::memory_use(plan), result);
   r.best.memory_limit_bytes = r.memory_limit_bytes;
+  r.best.changes = arguments.changes;
   r.best.wall_seconds = result.wall_seconds;
   r.wall_seconds = passed();
   print(arguments.json ? to_json(r) : to_table(r));
@@ -362,6 +364,11 @@ void add_search_command(CLI::App& app, int& exit_code, Extent extent) {
   command
       ->add_option("--pin", arguments->pins, "keep tensors in a layout, \"NAME=(B, S(1))\"; may be repeated")
       ->type_name("NAME=LAYOUT")
+      ->take_all();
+  command
+      ->add_option("--what-if", arguments->changes,
+                   "a constant of the cluster otherwise than described; may be repeated")
+      ->type_name("NAME=NUMBER|NAME=FACTORx")
       ->take_all();
   command->add_option("--straggler", arguments->stragglers, "a slow device; may be repeated")
       ->type_name("rank=NUMBER,slowdown=FACTOR")

@@ -215,13 +215,13 @@ void add_simulate_command(CLI::App& app, int& exit_code, Extent extent) {
                                          "devices differ by this standard deviation of their kernel times")
                             ->type_name("0..1")
                             ->check(number(0, 1));
-  command->add_option("--seed", arguments->jitter.seed, "of the jitter [1]")
+  command->add_option("--seed", arguments->jitter.seed, "seed of the jitter [1]")
       ->type_name("0..1000000000")
       ->check(whole_number(0, 1000000000))
       ->needs(jitter);
   command
       ->add_option("--runs", arguments->jitter.runs,
-                   "of the jitter: mean and 95th percentile are over these [20]")
+                   "runs of the jitter, over which mean and 95th percentile are [20]")
       ->type_name("1..1000")
       ->check(whole_number(1, 1000))
       ->needs(jitter);

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <optional>
 
 #include "backends/machines/cluster.h"
+#include "backends/machines/constant_unit.h"
 #include "backends/machines/named_constants.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
@@ -50,9 +52,16 @@ void change(Cluster& cluster, const std::string& text) {
   const std::vector<NamedConstant> constants = find(cluster, set.name);
   const std::string where = "--what-if " + set.name;
   const bool factor = set.value.back() == 'x';
-  double number = 0;
-  if (!read(std::string_view(set.value).substr(0, set.value.size() - (factor ? 1 : 0)), number) || number < 0)
-    throw Error::input(where, fmt::format("got \"{}\", expected a number, or a factor as 2x", set.value));
+  const std::optional<double> read =
+      backends::read_constant(factor ? "" : constants.front().name,
+                              std::string_view(set.value).substr(0, set.value.size() - (factor ? 1 : 0)));
+  if (!read || *read < 0) {
+    const ir::Unit unit = backends::unit_of(constants.front().name);
+    throw Error::input(where,
+                       fmt::format("got \"{}\", expected a number{}, or a factor as 2x", set.value,
+                                   unit == ir::Unit::none ? "" : fmt::format(" as {}", example_of(unit))));
+  }
+  const double number = *read;
   if (!factor && constants.size() != 1)
     throw Error::input(where, fmt::format("stands for {} numbers; give a factor as 2x", constants.size()));
   if (factor &&

@@ -1,8 +1,10 @@
 #include "backends/machines/cluster.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -39,6 +41,23 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+// The presets whose names hold `name`, those of DGX and HGX machines first: "h100" may be any of them.
+std::string meant(const std::string& name, const std::vector<std::string>& known) {
+  constexpr size_t most = 3;
+  std::string text = name;
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::vector<std::string> holding;
+  std::copy_if(known.begin(), known.end(), std::back_inserter(holding), [&](const std::string& other) {
+    return text.size() > 1 && other.find(text) != std::string::npos;
+  });
+  std::stable_partition(holding.begin(), holding.end(), [](const std::string& other) {
+    return other.starts_with("dgx") || other.starts_with("hgx");
+  });
+  if (holding.empty()) return did_you_mean(name, known);
+  if (holding.size() > most) holding.resize(most);
+  return fmt::format(" (did you mean {}?)", fmt::join(holding, " or "));
+}
+
 const Preset& find(std::string_view kind, const std::string& name) {
   for (const Preset& preset : presets()) {
     if (preset.kind == kind && preset.name == name) return preset;
@@ -46,7 +65,7 @@ const Preset& find(std::string_view kind, const std::string& name) {
   std::vector<std::string> known = names_of(kind);
   std::string noun(kind.substr(0, kind.size() - 1));
   throw Error::input(noun, fmt::format("no preset {}{}; known: {}; or give a path to a .yaml file", name,
-                                       did_you_mean(name, known), fmt::join(known, ", ")));
+                                       meant(name, known), fmt::join(known, ", ")));
 }
 
 std::string preset_file(const Preset& preset) { return fmt::format("{}/{}.yaml", preset.kind, preset.name); }

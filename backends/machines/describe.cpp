@@ -65,7 +65,8 @@ std::string describe(const Cluster& cluster) {
   }
   if (node.cores > 0) row(&out, "cores", fmt::format("{:g}, shared by the devices of a node", node.cores));
   if (node.host_per_op > 0) {
-    row(&out, "host", fmt::format("{:g} us to launch an op", node.host_per_op / node.host_speed * 1e6));
+    const std::string speed = node.host_speed == 1 ? "" : fmt::format(", at speed {:g}", node.host_speed);
+    row(&out, "host", fmt::format("{:g} us to launch an op{}", node.host_per_op * 1e6, speed));
   }
   if (node.load_rate > 0) row(&out, "loading", fmt::format("{:g} samples/s per node", node.load_rate));
   if (node.outside_bytes > 0)

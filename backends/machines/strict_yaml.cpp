@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "backends/machines/constant_unit.h"
 #include "backends/machines/yaml.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
@@ -54,8 +55,13 @@ struct Fields::State {
   double number(const std::string& key, const YAML::Node& at, double low, double high) const {
     double value = 0;
     if (!at.IsScalar()) fail(key, at, fmt::format("{} where a number is expected", kind_of(at)));
-    if (!YAML::convert<double>::decode(at, value) || !std::isfinite(value)) {
-      fail(key, at, fmt::format("{} is not a number", at.Scalar()));
+    if (const auto with_unit = read_constant(name(key), at.Scalar())) {
+      value = *with_unit;
+    } else if (!YAML::convert<double>::decode(at, value) || !std::isfinite(value)) {
+      const ir::Unit unit = unit_of(name(key));
+      fail(key, at,
+           fmt::format("{} is not a number{}", at.Scalar(),
+                       unit == ir::Unit::none ? "" : fmt::format(", as {} is", example_of(unit))));
     }
     if (value < low || value > high) {
       fail(key, at, fmt::format("{} is outside {:g} to {:g}", at.Scalar(), low, high));

@@ -152,6 +152,11 @@ std::string to_text(const ErrorBar& bar) {
   const double percent = 100 * error.share;
   const std::string boxcar =
       error.framework == "boxcar" ? "; simulated as boxcar's, --stack names your framework" : "";
+  if (bar.of_other && error.device == bar.device)
+    return fmt::format("only {} on {} {} compared, and simulated within {:.1f} % of {} published time{}",
+                       steps_text(bar.device_steps), place_text(error, bar.device),
+                       bar.device_steps > 1 ? "were" : "was", percent, bar.device_steps > 1 ? "their" : "its",
+                       boxcar);
   if (bar.of_other)
     return fmt::format(
         "{} published step{} on {} {} compared: as wide as for the worst device, {:.1f} % ({} "

@@ -142,7 +142,7 @@ TEST(ParseCluster, Refuses) {
             "c.yaml:4:14: node.gpus: a list where a number is expected");
   EXPECT_EQ(cluster_message("300e9", "-300e9"),
             "c.yaml:4:49: node.link_bandwidth: -300e9 is outside 1e+06 to 1e+15");
-  EXPECT_EQ(cluster_message("300e9", ".nan"), "c.yaml:4:49: node.link_bandwidth: .nan is not a number");
+  EXPECT_EQ(cluster_message("300e9", ".nan"), "c.yaml:4:49: node.link_bandwidth: .nan is not a number, as 450GB/s is");
   EXPECT_EQ(
       cluster_message("nvswitch", "nvswich"),
       "c.yaml:4:23: node.link: unknown kind nvswich (did you mean nvswitch?); known: nvswitch, nvlink-mesh, "

@@ -65,7 +65,7 @@ const CommandCase cases[] = {
      "--max-step-time: no plan was found that fits and takes 1 ms or less: the fastest of 4 takes 75.33 ms, "
      "74.33 ms "
      "too "
-     "long (--dp 1 --tp 1 --pp 1 --micro-batch 8); neither other keys nor more GPUs mend it by estimate"},
+     "long (--dp 1 --tp 1 --pp 1 --micro-batch 8); by estimate neither other keys nor more GPUs would help"},
     {{"--gpus=2", "--tp=2", "--global-batch=2", "--pin=h0.ln1"},
      2,
      "--pin: got \"h0.ln1\", expected a tensor and its layout such as \"h*.mlp.fc1.weight=(B, S(1))\""},

@@ -88,9 +88,9 @@ TEST(WhatIf, RefusesWhatItCannotRead) {
       "--what-if: unknown constant \"bandwith.network\" (did you mean bandwidth.network?); docs/clusters.md "
       "lists them");
   EXPECT_EQ(what_if("bandwidth.network=fast"),
-            "--what-if bandwidth.network: got \"fast\", expected a number, or a factor as 2x");
+            "--what-if bandwidth.network: got \"fast\", expected a number as 450GB/s, or a factor as 2x");
   EXPECT_EQ(what_if("bandwidth.network=-1"),
-            "--what-if bandwidth.network: got \"-1\", expected a number, or a factor as 2x");
+            "--what-if bandwidth.network: got \"-1\", expected a number as 450GB/s, or a factor as 2x");
   EXPECT_EQ(what_if("flops=1e15"), "--what-if flops: stands for 4 numbers; give a factor as 2x");
   EXPECT_EQ(what_if("matmul.tiles=9x"),
             "--what-if matmul.tiles: matmul.tiles.0 would be 8.748, expected 0 to 1.5");
@@ -190,9 +190,8 @@ TEST(WhatIf, ASavedPlanIsSimulatedWithAnotherRoutingSkew) {
           ": label train.routing_skew: 9 times the mean is more than all tokens (use at most experts 8 / "
           "top_k 2 = 4)\n");
   EXPECT_EQ(refused(even, "--tp=2"),
-            "boxcar: --tp: has no effect on a saved plan; only --cluster, --device, --routing-skew, "
-            "--straggler and "
-            "--what-if may be given with --plan\n");
+            "boxcar: --tp: has no effect on a saved plan; of a job's keys it takes --cluster, --device and "
+            "--routing-skew\n");
   boxcar::tests::run_program(job({"--dp=16", "--global-batch=32", "--save-plan", plain.path()}));
   EXPECT_EQ(refused(plain, "--routing-skew=2"),
             "boxcar: --routing-skew: has no effect on a plan without experts\n");

@@ -278,6 +278,10 @@ TEST(StepError, ReadsAsASentence) {
       to_text({{"all", "b200-sxm in fp8", 1, 1, 0.571}, "h100-sxm in fp8", 3, true}),
       "only 3 published steps on up to 8 h100-sxm in fp8 were compared: as wide as for the worst device, "
       "57.1 % (1 step on up to 8 b200-sxm in fp8)");
+  EXPECT_EQ(
+      to_text({{"boxcar", "h100-sxm", 9, 9, 0.454}, "h100-sxm", 9, true}),
+      "only 9 steps on more than 8 h100-sxm were compared, and simulated within 45.4 % of their published "
+      "time; simulated as boxcar's, --stack names your framework");
 }
 
 }  // namespace

@@ -1,0 +1,25 @@
+// Numbers with units as people write them in files and on the command line.
+//
+//   read_quantity("450GB/s") == {450e9, Unit::bytes_per_second};  read_quantity("400Gbit/s") == {50e9, ...}
+//   read_quantity("2us") == {2e-6, Unit::seconds};  read_quantity("0.5") == {0.5, Unit::none}
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace boxcar::ir {
+
+enum class Unit : uint8_t { none, bytes, bytes_per_second, seconds, flops_per_second };
+
+struct Quantity {
+  double value = 0;  // in that unit, without its prefix
+  Unit unit = Unit::none;
+};
+
+// Nothing where `text` is no finite number with one of the units or none, with nothing between.
+std::optional<Quantity> read_quantity(std::string_view text);
+
+const char* example_of(Unit unit);  // "450GB/s"
+
+}  // namespace boxcar::ir

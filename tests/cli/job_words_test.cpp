@@ -1,0 +1,174 @@
+// A job as people write it: units, presets, and names that others use.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "backends/machines/cluster.h"
+#include "backends/machines/device_profile.h"
+#include "backends/machines/framework.h"
+#include "bad_input.h"
+#include "cli/flag_synonyms.h"
+#include "cli/job.h"
+#include "cli/job_presets.h"
+#include "cli/keys.h"
+
+namespace boxcar::cli {
+namespace {
+
+using tests::Output;
+using tests::run_program;
+using tests::TemporaryFile;
+using tests::Words;
+
+GivenKeys small_job(GivenKeys more = {}) {
+  GivenKeys given{{"model.layers", {"2", ""}},         {"model.hidden", {"64", ""}},
+                  {"model.heads", {"4", ""}},          {"model.seq", {"4k", "--seq"}},
+                  {"model.vocab", {"1k", ""}},         {"cluster.gpus", {"8", ""}},
+                  {"cluster.preset", {"dgx-h100", ""}}};
+  for (auto& [path, value] : more) given[path] = std::move(value);
+  return given;
+}
+
+std::string message(const GivenKeys& given) {
+  try {
+    resolve(given);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(JobWords, CountsInPowersOfTwo) {
+  const Request r = resolve(small_job({{"train.global_batch", {"1k", ""}}})).request;
+  EXPECT_EQ(r.job.model->seq, 4096);
+  EXPECT_EQ(r.job.model->vocab, 1024);
+  EXPECT_EQ(r.job.global_batch, 1024);
+  EXPECT_EQ(message(small_job({{"model.seq", {"4kk", "--seq"}}})),
+            "--seq: got \"4kk\", expected a whole number from 1 to 100000000");
+  EXPECT_EQ(message(small_job({{"model.dropout", {"1k", "--dropout"}}})),
+            "--dropout: got \"1k\", expected a number from 0 to 0.99");
+}
+
+TEST(JobWords, AGlobalBatchInTokens) {
+  const auto batch = [](const char* text) {
+    return resolve(small_job({{"train.global_batch", {text, "--global-batch"}}})).request.job.global_batch;
+  };
+  EXPECT_EQ(batch("4M-tokens"), 1024);
+  EXPECT_EQ(batch("32768-tokens"), 8);
+  EXPECT_EQ(message(small_job({{"train.global_batch", {"40000-tokens", "--global-batch"}}})),
+            "--global-batch: 40000 tokens are no whole number of sequences of 4096; use 36864-tokens");
+  EXPECT_EQ(message(small_job({{"train.global_batch", {"x-tokens", "--global-batch"}}})),
+            "--global-batch: got \"x\", expected a whole number from 1 to 1000000000");
+  GivenKeys open = small_job({{"train.global_batch", {"4M-tokens", "--global-batch"}}});
+  open.erase("model.seq");
+  EXPECT_EQ(message(open), "--global-batch: counts tokens, which needs model.seq");
+}
+
+TEST(JobWords, AShareOfMemoryStaysFree) {
+  const auto bytes = [](const char* margin) {
+    return resolve(small_job({{"cluster.memory_margin", {margin, "--memory-margin"}}}))
+        .request.job.cluster.device->memory_bytes;
+  };
+  const auto all = static_cast<double>(bytes("0"));
+  EXPECT_NEAR(static_cast<double>(bytes("8%")), 0.92 * all, 1);
+  EXPECT_EQ(bytes("0.08"), bytes("8%"));
+  EXPECT_EQ(message(small_job({{"cluster.memory_margin", {"95%", "--memory-margin"}}})),
+            "--memory-margin: got \"95\", expected a number from 0 to 90");
+}
+
+// The preset is the weakest word, and sets keys that exist to values that they have.
+TEST(JobWords, APresetIsBelowTheFrameworkAndWhatIsGiven) {
+  const GivenKeys modern = small_job({{"train.preset", {"modern", "--preset"}}});
+  const auto labels = [](const GivenKeys& given) { return resolve(given).labels; };
+  for (const auto& [path, value] : preset_values("modern")) EXPECT_EQ(labels(modern)[path], value) << path;
+  EXPECT_FALSE(labels(modern).contains("train.preset"));
+  GivenKeys given = modern;
+  given["train.precision"] = {"fp16", ""};
+  EXPECT_EQ(labels(given)["train.precision"], "fp16");
+  EXPECT_EQ(labels(given)["parallel.attention"], "flash");
+  GivenKeys framework = modern, plain = small_job({{"train.stack", {"megatron", ""}}});
+  framework["train.stack"] = {"megatron", ""};
+  const backends::Framework megatron = backends::load_framework("megatron");
+  ASSERT_FALSE(megatron.defaults.empty());
+  for (const auto& [path, value] : megatron.defaults)
+    EXPECT_EQ(labels(framework)[path], labels(plain)[path]) << path;
+  EXPECT_EQ(message(small_job({{"train.preset", {"modem", "--preset"}}})),
+            "--preset: got \"modem\", expected none, modern (did you mean modern?)");
+}
+
+TEST(JobWords, ModelsByTheNamesOfHuggingFace) {
+  const auto layers = [](const char* name) {
+    GivenKeys given{{"model.family", {name, "--model"}},
+                    {"cluster.preset", {"dgx-h100", ""}},
+                    {"cluster.gpus", {"512", ""}},
+                    {"parallel.tp", {"8", ""}}};
+    return resolve(given).request.job.model.layers();
+  };
+  EXPECT_EQ(layers("meta-llama/Meta-Llama-3-70B"), 80);
+  EXPECT_EQ(layers("meta-llama/llama-3.1-405b-instruct"), 126);
+  EXPECT_EQ(layers("openai-community/gpt2"), 12);
+  EXPECT_EQ(
+      message({{"model.family", {"someone/their-model", "--model"}}}),
+      "--model: got \"someone/their-model\": there is no someone/their-model, and `boxcar models` lists no "
+      "model of this name; give a path to its config.json");
+}
+
+TEST(JobWords, AClusterByItsGpu) {
+  const auto meant = [](const char* name) {
+    const std::string text = message(small_job({{"cluster.preset", {name, "--cluster"}}}));
+    return text.substr(0, text.find(';'));
+  };
+  EXPECT_EQ(meant("h100"), "--cluster: no preset h100 (did you mean dgx-h100 or h100-80g-800g?)");
+  EXPECT_EQ(meant("A100"),
+            "--cluster: no preset A100 (did you mean dgx-a100-40g or dgx-a100-80g or a100-80g-400g?)");
+  EXPECT_EQ(meant("dgx-h10O"), "--cluster: no preset dgx-h10O (did you mean dgx-h100?)");
+}
+
+// Each synonym leads to a flag that some command has.
+TEST(JobWords, FlagsOfOtherFrameworks) {
+  const auto unknown = [](const char* flag) {
+    return run_program({"simulate", "--model=gpt2", "--cluster=dgx-h100", "--gpus=8", flag, "2"}).err;
+  };
+  EXPECT_EQ(
+      unknown("--tensor-model-parallel-size"),
+      "boxcar: --tensor-model-parallel-size: unknown flag (did you mean --tp?); `boxcar simulate --help` "
+      "lists all\n");
+  EXPECT_THAT(unknown("--use-distributed-optimizer"), testing::HasSubstr("(did you mean --zero 1?)"));
+  EXPECT_THAT(unknown("--gpu"), testing::HasSubstr("(did you mean --cluster?)"));
+  std::set<std::string> flags;
+  for (const Key& key : keys()) flags.insert(key.flag), flags.insert(key.alias);
+  for (std::string_view synonym : flag_synonyms()) {
+    const std::string meant(flag_meant(synonym));
+    EXPECT_TRUE(flags.contains(meant.substr(0, meant.find(' ')))) << synonym;
+    EXPECT_FALSE(flags.contains(std::string(synonym))) << synonym;
+  }
+}
+
+TEST(JobWords, UnitsInDescriptionsOfClusters) {
+  const auto simulate = [](const std::string& node) {
+    TemporaryFile file("mine.yaml",
+                       "name: mine\ndevice: h100-sxm\nnodes: 2\nnode: {gpus: 8, link: nvswitch, nics: 8, " +
+                           node + "}\nfabric: {kind: single-switch}\n");
+    return run_program({"simulate", "--model=gpt2", "--cluster", file.path(), "--gpus=16", "--json"});
+  };
+  const Output plain = simulate(
+                   "link_bandwidth: 450e9, nic_bandwidth: 50e9, link_latency: 2e-6, nic_latency: 3e-6"),
+               units = simulate(
+                   "link_bandwidth: 450GB/s, nic_bandwidth: 400Gbit/s, link_latency: 2us, nic_latency: 3us");
+  ASSERT_EQ(plain.exit_code, 0) << plain.err;
+  ASSERT_EQ(units.exit_code, 0) << units.err;
+  EXPECT_EQ(nlohmann::json::parse(plain.out)["step_time_s"], nlohmann::json::parse(units.out)["step_time_s"]);
+  EXPECT_THAT(simulate("link_bandwidth: 450us, nic_bandwidth: 50e9").err,
+              testing::HasSubstr("node.link_bandwidth: 450us is not a number, as 450GB/s is"));
+  const Output silent = simulate("link_bandwidth: 450e9, nic_bandwidth: 50e9");
+  EXPECT_EQ(silent.exit_code, 0);
+  EXPECT_THAT(
+      silent.err,
+      testing::HasSubstr("leaves out latencies, which are then 0; dgx-h100 has "
+                         "node.link_latency: 0.6 us, node.nic_latency: 2.7 us, node.host_per_op: 50 us\n"));
+}
+
+}  // namespace
+}  // namespace boxcar::cli
