@@ -1,16 +1,22 @@
 #include "cli/explain_command.h"
 
+#include <fmt/format.h>
+
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "cli/arguments.h"
+#include "cli/comparison.h"
 #include "cli/explain_text.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
 #include "cli/search_report.h"
+#include "cli/verdict.h"
 #include "planner/estimate/layout_labels.h"
 #include "planner/laid_out.h"
+#include "planner/verify.h"
+#include "sbp/error.h"
 #include "sim/explain/report.h"
 #include "sim/simulate.h"
 
@@ -21,6 +27,7 @@ using nlohmann::ordered_json;
 
 struct ExplainArguments {
   std::string plan, op, tensor;
+  std::vector<std::string> why_not;  // flags of a job, as one text each
   bool json = false;
 };
 
@@ -33,14 +40,50 @@ void explain_whole(const SavedPlan& saved, const planner::LaidOut* laid, bool js
              : to_text(explanation, laid ? slow_stages_text(laid->hints, saved.cluster) : ""));
 }
 
+// The keys of a text of flags, "--tp 4 --zero 1".
+GivenKeys keys_of_flags(const std::string& text) {
+  CLI::App app;
+  JobArguments job;
+  job.add_to(app);
+  try {
+    app.parse(text, false);
+  } catch (const CLI::ParseError& e) {
+    throw Error::input("--why-not", fmt::format("got \"{}\": {}", text, e.what()));
+  }
+  if (!job.file().empty())
+    throw Error::input("--why-not", fmt::format("got \"{}\", expected flags such as \"--tp 4\"", job.file()));
+  GivenKeys given = job.given();
+  if (given.empty()) throw Error::input("--why-not", "needs flags such as \"--tp 4\"");
+  return given;
+}
+
+// The plan with other keys beside it, a text of flags at a time.
+void place_others(const ExplainArguments& arguments, const SavedPlan& saved) {
+  const explain::Report base = explain::report(saved.plan, saved.cluster, planner::memory_use(saved.plan),
+                                               sim::simulate(saved.plan, saved.cluster));
+  const GivenKeys keys = keys_of(saved.plan, arguments.plan);
+  std::string text;
+  ordered_json rows = ordered_json::array();
+  for (const std::string& flags : arguments.why_not) {
+    const Variation v = vary(with_flags(keys, keys_of_flags(flags)), search::layouts_of(saved.plan.labels));
+    text += fmt::format("{}\n  {}\n", flags, placed_text(base, v));
+    if (v.why_not.empty()) text += bound_text(v.report);
+    rows.push_back({{"flags", flags}});
+    rows.back().update(placed_json(base, v));
+  }
+  print(arguments.json ? ordered_json{{"schema_version", 1}, {"why_not", rows}}.dump(2) + "\n" : text);
+}
+
 void run(const ExplainArguments& arguments, Extent extent) {
   const SavedPlan saved = load_plan(arguments.plan, {});
   const bool whole = arguments.op.empty() && arguments.tensor.empty();
   const bool labelled = saved.plan.labels.contains("model.family");
+  for (const std::string& flags : arguments.why_not) keys_of_flags(flags);
   if (extent == Extent::reading) {
     if (labelled) job_of(saved.plan, arguments.plan);
     return;
   }
+  if (!arguments.why_not.empty()) return place_others(arguments, saved);
   if (whole && !labelled) return explain_whole(saved, nullptr, arguments.json);
   const planner::ResolvedJob job = job_of(saved.plan, arguments.plan).job;
   const auto layouts = search::layouts_of(saved.plan.labels);
@@ -77,6 +120,12 @@ void add_explain_command(CLI::App& app, Extent extent) {
       ->type_name("NAME");
   command->add_option("--tensor", arguments->tensor, "which device holds which block of a tensor")
       ->type_name("NAME");
+  command
+      ->add_option(
+          "--why-not", arguments->why_not,
+          "the plan with other flags: how much slower it is, or the limit that it breaks; may be repeated")
+      ->type_name("\"--tp 4\"")
+      ->take_all();
   command->add_flag("--json", arguments->json, "print one JSON document instead of text");
   command->allow_extras();
   command->callback([command, arguments, extent] {

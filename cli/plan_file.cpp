@@ -50,24 +50,6 @@ void check_labels(const ir::Plan& plan, const std::string& path) {
   }
 }
 
-// The keys that its labels are. A value that a job file has no words for is a default.
-GivenKeys keys_of(const ir::Plan& plan, const std::string& path) {
-  check_labels(plan, path);
-  GivenKeys given;
-  for (const Key& key : keys()) {
-    const auto label = plan.labels.find(key.path());
-    if (label == plan.labels.end()) continue;
-    std::string text = label->second;
-    if (text.starts_with('[') && text.ends_with(']'))  // a list
-      std::erase_if(text, [](char c) { return c == '[' || c == ']' || c == ' '; });
-    const auto dp = plan.labels.find("parallel.dp");
-    const bool is_default =
-        text.empty() || (key.name == "fsdp_group" && dp != plan.labels.end() && text == dp->second);
-    if (!is_default) given[key.path()] = {text, path + ": label " + key.path()};
-  }
-  return given;
-}
-
 // The first line of `text` that differs in `other`; empty: none.
 std::string_view first_difference(std::string_view text, std::string_view other) {
   size_t start = 0;
@@ -98,6 +80,24 @@ void put_skew(ir::Plan& plan, const std::string& file) {
 }
 
 }  // namespace
+
+// A value that a job file has no words for is a default.
+GivenKeys keys_of(const ir::Plan& plan, const std::string& path) {
+  check_labels(plan, path);
+  GivenKeys given;
+  for (const Key& key : keys()) {
+    const auto label = plan.labels.find(key.path());
+    if (label == plan.labels.end()) continue;
+    std::string text = label->second;
+    if (text.starts_with('[') && text.ends_with(']'))  // a list
+      std::erase_if(text, [](char c) { return c == '[' || c == ']' || c == ' '; });
+    const auto dp = plan.labels.find("parallel.dp");
+    const bool is_default =
+        text.empty() || (key.name == "fsdp_group" && dp != plan.labels.end() && text == dp->second);
+    if (!is_default) given[key.path()] = {text, path + ": label " + key.path()};
+  }
+  return given;
+}
 
 SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
   SavedPlan loaded;

@@ -20,6 +20,10 @@ struct SavedPlan {
 // the file, with line and column where it does not read back.
 SavedPlan load_plan(const std::string& path, const GivenKeys& given);
 
+// The keys that a plan's labels are, without those that have their default. Throws Error (bad input) where a
+// label of a job's sections names no key.
+GivenKeys keys_of(const ir::Plan& plan, const std::string& path);
+
 // The job that a plan's labels describe. Throws Error (bad input) where they do not describe a whole job.
 Resolved job_of(const ir::Plan& plan, const std::string& path);
 

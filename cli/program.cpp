@@ -10,6 +10,8 @@
 
 #include "cli/calibrate_command.h"
 #include "cli/campaign_command.h"
+#include "cli/completions.h"
+#include "cli/diff_command.h"
 #include "cli/explain_command.h"
 #include "cli/list_command.h"
 #include "cli/profile_command.h"
@@ -52,11 +54,13 @@ int run_program(int argc, const char* const* argv, Extent extent) {
   add_search_command(app, exit_code, extent);
   add_campaign_command(app, exit_code, extent);
   add_explain_command(app, extent);
+  add_diff_command(app, extent);
   add_train_command(app, extent);
   add_profile_command(app, extent);
   add_calibrate_command(app, extent);
   add_sbp_command(app);
   add_list_commands(app);
+  add_completion_commands(app);
   check_command(app, argc, argv);
   try {
     app.parse(argc, argv);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <any>
 #include <charconv>
 #include <chrono>
@@ -45,7 +46,7 @@ constexpr double for_report = 1;    // the report and freeing plans, in times of
 
 struct SearchArguments {
   JobArguments job;
-  std::string out, memory, budget, objective = "time", max_step_time;
+  std::string out, memory, budget, objective = "time", max_step_time, pareto;
   std::vector<std::string> pins, changes, stragglers, without_moves;
   bool json = false, no_partial = false, both = false, explain_moves = false;
   int simulate = 12, threads = 0;
@@ -67,12 +68,25 @@ double seconds_of(const std::string& flag, const std::string& text) {
   return read_seconds(flag, text, "5s or 2m");
 }
 
-search::Goal objective_of(const std::string& text) {
+search::Goal objective_of(const std::string& flag, const std::string& text) {
   const std::pair<const char*, search::Goal> known[] = {
       {"time", search::Goal::time}, {"memory", search::Goal::memory}, {"cost", search::Goal::cost}};
   for (const auto& [name, goal] : known)
     if (text == name) return goal;
-  throw Error::input("--objective", fmt::format("got \"{}\", expected time, memory or cost", text));
+  throw Error::input(flag, fmt::format("got \"{}\", expected time, memory or cost", text));
+}
+
+// "time,memory", each once.
+std::vector<search::Goal> objectives_of(const std::string& text) {
+  std::vector<search::Goal> goals;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    goals.push_back(objective_of("--pareto", word));
+    if (std::count(goals.begin(), goals.end(), goals.back()) > 1)
+      throw Error::input("--pareto", fmt::format("{} is given twice", word));
+  }
+  if (goals.size() == 1) throw Error::input("--pareto", "needs two objectives or more, as time,memory");
+  return goals;
 }
 
 // "1..4"
@@ -262,7 +276,8 @@ int run(const SearchArguments& arguments, Extent extent) {
   if (request.job.global_batch == 0)
     throw Error::input("train.global_batch", "missing; give it in the job file or as --global-batch");
   TimeBudget budget(seconds_of("--budget", arguments.budget), passed);
-  options.goal = objective_of(arguments.objective);
+  options.goal = objective_of("--objective", arguments.objective);
+  const std::vector<search::Goal> goals = objectives_of(arguments.pareto);
   options.max_step_seconds = seconds_of("--max-step-time", arguments.max_step_time);
   std::optional<Progress> progress(std::in_place);
   options.pinned = pinned_keys(given);
@@ -289,15 +304,30 @@ int run(const SearchArguments& arguments, Extent extent) {
   r.max_step_seconds = options.max_step_seconds;
   r.precisions = requests.size() > 1;
   r.explain_moves = arguments.explain_moves;
+  r.front_goals = goals;
+  std::vector<search::Candidate> simulated;
   for (const Request& one : requests) {
     options.described = as_described(one);
     budget.begin_share(static_cast<size_t>(&requests.back() - &one) + 1);
     search::Outcome outcome = outcome_of(one.job, options, given, r, arguments.json);
     const bool first = &one == &requests.front();
     r.outcome = first ? std::move(outcome) : search::merged(std::move(r.outcome), std::move(outcome), r.goal);
+    for (search::Goal goal : r.front_goals) {
+      if (goal == r.goal || interrupted) continue;
+      search::SearchOptions other = options;
+      other.goal = goal;
+      for (search::Candidate& c : outcome_of(one.job, other, given, r, arguments.json).best) {
+        c.plan.reset();
+        simulated.push_back(std::move(c));
+      }
+    }
   }
   std::signal(SIGINT, SIG_DFL);
   progress.reset();
+  if (!r.front_goals.empty()) {
+    for (const search::Candidate& c : r.outcome.best) simulated.push_back(c), simulated.back().plan.reset();
+    r.front = search::pareto_front(std::move(simulated), r.front_goals);
+  }
   if (r.outcome.best.empty()) {
     std::string line;
     const std::string why = why_none(r);
@@ -355,6 +385,11 @@ void add_search_command(CLI::App& app, int& exit_code, Extent extent) {
       ->add_option("--objective", arguments->objective,
                    "what is least: time of a step, memory of a device, or cost of a step [time]")
       ->type_name("time|memory|cost");
+  command
+      ->add_option("--pareto", arguments->pareto,
+                   "also the plans of which none is better in one of these without being worse in another")
+      ->type_name("time,memory,cost")
+      ->check(not_empty());
   command->add_option("--max-step-time", arguments->max_step_time, "no step takes longer [any time]")
       ->type_name("2s")
       ->check(not_empty());

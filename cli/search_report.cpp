@@ -214,6 +214,23 @@ ordered_json moves_json(const SearchReport& r) {
   return all;
 }
 
+// The Pareto front, a plan a line.
+std::string front_text(const SearchReport& r) {
+  if (r.front.empty()) return "";
+  const bool priced = r.front.front().job.cluster.price_per_gpu_hour > 0;
+  std::vector<std::string> names;
+  for (search::Goal goal : r.front_goals) names.emplace_back(name_of(goal));
+  std::string text = fmt::format(
+      "\nno plan is better in one of {} without being worse in another\n  {}{:>9} {:>9} {:<7}  {}\n",
+      fmt::join(names, " and "), priced ? "  dollars  GPUs " : "", "step", "peak", "layouts", "plan");
+  for (const Candidate& c : r.front)
+    text += fmt::format("  {}{:>9} {:>9} {:<7}  {}\n",
+                        priced ? fmt::format("{:>9.4g} {:>5} ", price_of(c.job, c.seconds), c.job.gpus) : "",
+                        ir::format_seconds(c.seconds), ir::format_bytes(static_cast<double>(c.peak_bytes)),
+                        c.layouts ? "found" : "hints", flags_of(c.job, r.precisions));
+  return text;
+}
+
 // The bound proved for the degrees.
 std::string bound_text(const SearchReport& r) {
   const std::optional<double> less = gap(r);
@@ -379,7 +396,8 @@ std::string to_table(const SearchReport& r) {
   text += fmt::format(
       "\nbest\n  {}\n{}{}", flags_of(best, r.precisions), objective_text(r),
       bound_text(r) + layouts_text(r) + slots_text(r) + slow_stages_text(best.parallel, best.cluster));
-  return text + numbers_text(r.best) + (r.explain_moves ? moves_text(r) : "") + configuration_text(r.best);
+  return text + front_text(r) + numbers_text(r.best) + (r.explain_moves ? moves_text(r) : "") +
+         configuration_text(r.best);
 }
 
 std::string to_json(const SearchReport& r) {
@@ -395,6 +413,10 @@ std::string to_json(const SearchReport& r) {
   ordered_json candidates = ordered_json::array();
   for (const Candidate& c : r.outcome.best) candidates.push_back(candidate_json(c));
   doc["candidates"] = candidates;
+  if (!r.front.empty()) {
+    doc["pareto"] = ordered_json::array();
+    for (const Candidate& c : r.front) doc["pareto"].push_back(candidate_json(c));
+  }
   if (r.explain_moves) doc["moves"] = moves_json(r);
   doc["best"] = ordered_json::parse(to_json(r.best));
   return doc.dump(2) + "\n";

@@ -18,6 +18,9 @@ struct SearchReport {
   double wall_seconds = 0;
   bool precisions = false;  // several were searched
   bool explain_moves = false;
+  // Where several objectives were asked for: the plans of which none beats another in all of them.
+  std::vector<search::Goal> front_goals = {};
+  std::vector<search::Candidate> front = {};
   double partial_seconds = 0;  // of the best plan's job with partial values, where they are switched off
 };
 

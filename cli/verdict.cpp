@@ -57,9 +57,12 @@ std::string binding_text(const explain::Binding& b) {
 
 std::string verdict_text(const explain::Report& r) {
   std::string text = fmt::format("  fits      {}\n", fits_text(r));
-  if (r.simulated)
-    text += fmt::format("  step      {}\n  bound by  {}\n", step_text(r), binding_text(binding(r)));
+  if (r.simulated) text += fmt::format("  step      {}\n", step_text(r)) + bound_text(r);
   return text;
+}
+
+std::string bound_text(const explain::Report& r) {
+  return fmt::format("  bound by  {}\n", binding_text(binding(r)));
 }
 
 ordered_json error_json(const campaign::ErrorBar& bar) {

@@ -13,6 +13,7 @@
 namespace boxcar::cli {
 
 std::string verdict_text(const explain::Report& report);
+std::string bound_text(const explain::Report& report);  // its last line, of a simulated report
 // Adds the step's range and what it is bound by, of a simulated report.
 void add_verdict(nlohmann::ordered_json& doc, const explain::Report& report);
 // The same keys of the error wherever one is printed.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <tuple>
 #include <utility>
@@ -46,6 +47,27 @@ Outcome merged(Outcome a, Outcome b, Goal goal) {
   else
     a.least.reset();
   return a;
+}
+
+std::vector<Candidate> pareto_front(std::vector<Candidate> all, const std::vector<Goal>& goals) {
+  const auto values = [&](const Candidate& c) {
+    std::vector<double> of;
+    for (Goal goal : goals) of.push_back(simulated(goal, c));
+    return of;
+  };
+  std::stable_sort(all.begin(), all.end(),
+                   [&](const Candidate& a, const Candidate& b) { return values(a) < values(b); });
+  std::vector<Candidate> front;
+  for (Candidate& c : all) {
+    const std::vector<double> own = values(c);
+    // One that beats it, or equals it, has come before.
+    const bool beaten = std::any_of(front.begin(), front.end(), [&](const Candidate& other) {
+      const std::vector<double> theirs = values(other);
+      return std::equal(theirs.begin(), theirs.end(), own.begin(), std::less_equal<>());
+    });
+    if (!beaten) front.push_back(std::move(c));
+  }
+  return front;
 }
 
 }  // namespace boxcar::search

@@ -78,6 +78,10 @@ struct Outcome {
 // Outcomes of two searches (with two precisions, or two numbers of GPUs) as one.
 Outcome merged(Outcome a, Outcome b, Goal goal);
 
+// The simulated candidates that no other beats by one of the objectives without losing by another, least by
+// the first objective first; of equal ones the first.
+std::vector<Candidate> pareto_front(std::vector<Candidate> simulated, const std::vector<Goal>& goals);
+
 // `job`: a model, a cluster, gpus, a global batch; hints that are not pinned do not matter. Throws Error (bad
 // input) where no legal point exists, or where pinned layouts leave none, or cost is asked without a price.
 Outcome search(const planner::Job& job, const SearchOptions& options, const Oracle& oracle);

@@ -40,8 +40,12 @@ Shown shown_below(const std::string& heading) {
   return shown;
 }
 
-// Without the last lines, which report the simulator's own time.
-std::string without_its_time(const std::string& out) { return out.substr(0, out.find("\nsimulator:")); }
+// Without the line that reports the simulator's own time, and blank lines at the end.
+std::string without_its_time(std::string out) {
+  const size_t line = out.find("\nsimulator:");
+  if (line != std::string::npos) out.erase(line, out.find('\n', line + 1) - line);
+  return out.substr(0, out.find_last_not_of('\n') + 1);
+}
 
 TEST(Readme, ShowsWhatTheProgramPrints) {
   const Shown shown = shown_below("## Simulate");

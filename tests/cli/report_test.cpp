@@ -103,9 +103,6 @@ TEST(Report, JsonHasUnitsInItsKeys) {
   EXPECT_EQ(doc["schema_version"], 1);
   EXPECT_EQ(doc["fits"], true);
   EXPECT_EQ(doc["step_time_s"], 3.5);
-  EXPECT_NEAR(doc["step_time_range_s"][0], 3.5 / 1.05, 1e-12);
-  EXPECT_NEAR(doc["step_time_range_s"][1], 3.5 / 0.95, 1e-12);
-  EXPECT_EQ(doc["step_error"]["framework"], "megatron");
   EXPECT_EQ(doc["peak_memory_bytes"][0], 62'000'000'000);
   EXPECT_EQ(doc["held_memory_bytes"][0], 61'000'000'000);
   EXPECT_EQ(doc["memory_limit_bytes"][0], 80'000'000'000);
@@ -113,6 +110,9 @@ TEST(Report, JsonHasUnitsInItsKeys) {
   EXPECT_EQ(doc["kept_activation_bytes"][0], 5'000'000'000);
   EXPECT_EQ(doc["plan"]["queues"], 300);
   EXPECT_EQ(doc["simulator"]["folded"], true);
+  EXPECT_NEAR(doc["step_time_range_s"][0], 3.5 / 1.05, 1e-12);
+  EXPECT_NEAR(doc["step_time_range_s"][1], 3.5 / 0.95, 1e-12);
+  EXPECT_EQ(doc["step_error"]["framework"], "megatron");
 }
 
 // Parts of a stage that differ have separate programs: the table lists all, the document has the fullest.

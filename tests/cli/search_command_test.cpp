@@ -69,6 +69,36 @@ TEST(SearchCommand, SearchesSeveralPrecisions) {
       "boxcar: --precision: got \"fp9\", expected fp32, tf32, fp16, bf16, fp64, fp8 (did you mean fp8?)\n");
 }
 
+// The front begins with the fastest plan and ends with the smallest.
+TEST(SearchCommand, SearchesForTheFrontOfTwoObjectives) {
+  const Words rest{"--hidden=1024", "--seq=512"};
+  const auto with = [&](const Words& more) {
+    Words words = rest;
+    words.insert(words.end(), more.begin(), more.end());
+    return json::parse(search(words).out);
+  };
+  const json doc = with({"--pareto=time,memory"}), smallest = with({"--objective=memory"});
+  const json& front = doc["pareto"];
+  ASSERT_GE(front.size(), 2u);
+  EXPECT_EQ(front.front()["step_time_s"], doc["step_time_s"]);
+  EXPECT_EQ(front.back()["peak_memory_bytes"], smallest["candidates"][0]["peak_memory_bytes"]);
+  for (size_t i = 1; i < front.size(); ++i)
+    EXPECT_LT(front[i]["peak_memory_bytes"], front[i - 1]["peak_memory_bytes"]);
+  EXPECT_EQ(search({"--pareto=time"}).err,
+            "boxcar: --pareto: needs two objectives or more, as time,memory\n");
+  EXPECT_EQ(search({"--pareto=time,time"}).err, "boxcar: --pareto: time is given twice\n");
+  EXPECT_EQ(search({"--pareto=time,size"}).err,
+            "boxcar: --pareto: got \"size\", expected time, memory or cost\n");
+}
+
+// `search --what-if` searches on the changed cluster.
+TEST(SearchCommand, SearchesWithOtherConstants) {
+  const auto step = [](const Words& more) {
+    return json::parse(search(more).out)["step_time_s"].get<double>();
+  };
+  EXPECT_GT(step({"--what-if=flops=0.01x", "--what-if=node.link_latency=1ms"}), 2 * step({}));
+}
+
 // The table says which stages are slow.
 TEST(SearchCommand, CutsStagesAroundStragglers) {
   const Words words{"search",

@@ -1,0 +1,104 @@
+#include "cli/comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "ir/units.h"
+
+namespace boxcar::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+const explain::StageReport& fullest(const explain::Report& r) {
+  return *std::max_element(r.stages.begin(), r.stages.end(),
+                           [](const auto& a, const auto& b) { return a.peak_bytes < b.peak_bytes; });
+}
+
+// One key of these cannot change alone: their product is the number of GPUs, or follows from it.
+bool is_degree(const std::string& path) {
+  const char* degrees[] = {"parallel.dp", "parallel.tp", "parallel.pp", "parallel.context_parallel",
+                           "cluster.gpus"};
+  return std::find(std::begin(degrees), std::end(degrees), path) != std::end(degrees);
+}
+
+// They have a number for each stage.
+bool is_by_stage(const std::string& path, const GivenKeys& keys) {
+  const auto found = keys.find(path);
+  const bool list = found != keys.end() && found->second.text.find(',') != std::string::npos;
+  return path == "parallel.stage_layers" || path == "parallel.stage_order" ||
+         (list && (path == "parallel.schedule" || path == "parallel.recompute_layers"));
+}
+
+std::string text_of(const GivenKeys& keys, const std::string& path) {
+  const auto found = keys.find(path);
+  return found == keys.end() ? "" : found->second.text;
+}
+
+void put(GivenKeys& to, const GivenKeys& from, const std::string& path) {
+  if (const auto found = from.find(path); found != from.end()) to.insert(*found);
+}
+
+}  // namespace
+
+std::string placed_text(const explain::Report& base, const Variation& v) {
+  if (!v.why_not.empty()) return v.why_not;
+  const double step = v.report.step_seconds / base.step_seconds - 1;
+  const explain::StageReport& stage = fullest(v.report);
+  const int64_t more = stage.peak_bytes - fullest(base).peak_bytes;
+  const std::string time = std::abs(step) < 5e-4 ? "as fast"
+                                                 : fmt::format("{:.1f} % {}", 100 * std::abs(step),
+                                                               step > 0 ? "slower" : "faster");
+  const std::string memory = more == 0
+                                 ? "as much"
+                                 : fmt::format("{} {}", ir::format_bytes(static_cast<double>(std::abs(more))),
+                                               more > 0 ? "more" : "less");
+  return fmt::format("{}, {}; {} on {}, {}", ir::format_seconds(v.report.step_seconds), time,
+                     ir::format_bytes(static_cast<double>(stage.peak_bytes)), stage.name, memory);
+}
+
+ordered_json placed_json(const explain::Report& base, const Variation& v) {
+  ordered_json doc{{"fits", v.why_not.empty()}};
+  if (!v.why_not.empty()) {
+    doc["why"] = v.why_not;
+    return doc;
+  }
+  doc["step_time_s"] = v.report.step_seconds;
+  doc["slower"] = v.report.step_seconds / base.step_seconds - 1;
+  doc["peak_memory_bytes"] = fullest(v.report).peak_bytes;
+  doc["more_memory_bytes"] = fullest(v.report).peak_bytes - fullest(base).peak_bytes;
+  return doc;
+}
+
+std::vector<Difference> differences_of(const GivenKeys& a, const GivenKeys& b) {
+  std::vector<std::string> paths;
+  for (const Key& key : keys())
+    if (text_of(a, key.path()) != text_of(b, key.path())) paths.push_back(key.path());
+  const bool degrees = std::any_of(paths.begin(), paths.end(), is_degree);
+  const bool stages = text_of(a, "parallel.pp") != text_of(b, "parallel.pp") ||
+                      text_of(a, "parallel.virtual_stages") != text_of(b, "parallel.virtual_stages");
+  std::vector<Difference> all;
+  if (degrees || stages) all.emplace_back();
+  for (const std::string& path : paths) {
+    const bool together =
+        is_degree(path) ||
+        (stages && (path == "parallel.virtual_stages" || is_by_stage(path, a) || is_by_stage(path, b)));
+    Difference& one = together ? all.front() : all.emplace_back();
+    put(one.a, a, path);
+    put(one.b, b, path);
+  }
+  return all;
+}
+
+std::string flags_text(const GivenKeys& given) {
+  std::string text;
+  for (const Key& key : keys())
+    if (const auto found = given.find(key.path()); found != given.end())
+      text += fmt::format("{}{} {}", text.empty() ? "" : " ", key.flag, found->second.text);
+  return text;
+}
+
+}  // namespace boxcar::cli

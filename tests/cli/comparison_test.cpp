@@ -1,0 +1,117 @@
+// `boxcar diff` and `boxcar explain --why-not`: numbers are those of `simulate` with the same flags.
+#include "cli/comparison.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "bad_input.h"
+
+namespace boxcar::tests {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+Words job(const Words& more) {
+  Words words{"simulate",  "--model=gpt",       "--layers=8",      "--hidden=512",
+              "--heads=8", "--seq=512",         "--vocab=4096",    "--cluster=dgx-a100-80g",
+              "--gpus=8",  "--global-batch=32", "--precision=bf16"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+class Comparison : public testing::Test {
+ protected:
+  void save(const TemporaryFile& file, const Words& flags) {
+    const Output output = run_program(with(job(flags), {"--save-plan", file.path()}));
+    ASSERT_EQ(output.exit_code, 0) << output.err;
+  }
+  static double step(const Words& flags) {
+    const Output output = run_program(with(job(flags), {"--json"}));
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    return json::parse(output.out)["step_time_s"];
+  }
+  static json document(const Words& words) {
+    const Output output = run_program(with(words, {"--json"}));
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    return json::parse(output.out);
+  }
+
+  TemporaryFile a_{"a.txt", ""}, b_{"b.txt", ""};
+};
+
+TEST_F(Comparison, APlanBesideItself) {
+  save(a_, {"--tp=2", "--pp=2"});
+  const Output output = run_program({"diff", a_.path(), a_.path()});
+  EXPECT_EQ(output.exit_code, 0) << output.err;
+  EXPECT_THAT(output.out, HasSubstr("\nthe plans have the same keys\n"));
+  EXPECT_THAT(output.out, HasSubstr(", as fast; "));
+  EXPECT_TRUE(document({"diff", a_.path(), a_.path()})["differences"].empty());
+}
+
+// Degrees change together, each other key alone.
+TEST_F(Comparison, EachDifferenceCostsWhatSimulateSays) {
+  save(a_, {"--tp=2", "--pp=2", "--zero=1", "--stage-layers=3,5"});
+  save(b_, {"--tp=4", "--recompute=full"});
+  const json doc = document({"diff", a_.path(), b_.path()});
+  EXPECT_NEAR(doc["a"]["step_time_s"], step({"--tp=2", "--pp=2", "--zero=1", "--stage-layers=3,5"}), 1e-12);
+  EXPECT_NEAR(doc["b"]["step_time_s"], step({"--tp=4", "--recompute=full"}), 1e-12);
+  const json& rows = doc["differences"];
+  ASSERT_EQ(rows.size(), 3u) << rows;
+  EXPECT_THAT(rows[0]["b"].get<std::string>(), HasSubstr("--tp 4"));
+  EXPECT_THAT(rows[0]["a"].get<std::string>(), HasSubstr("--stage-layers 3,5"));
+  EXPECT_NEAR(rows[0]["step_time_s"], step({"--tp=4", "--zero=1"}), 1e-12);
+  EXPECT_EQ(rows[1]["b"], "--zero 0");
+  EXPECT_NEAR(rows[1]["step_time_s"], step({"--tp=2", "--pp=2", "--stage-layers=3,5"}), 1e-12);
+  EXPECT_EQ(rows[2]["b"], "--recompute full");
+  EXPECT_NEAR(rows[2]["step_time_s"],
+              step({"--tp=2", "--pp=2", "--zero=1", "--stage-layers=3,5", "--recompute=full"}), 1e-12);
+}
+
+TEST_F(Comparison, WhyNotPlacesAnotherPlan) {
+  save(a_, {"--tp=2", "--pp=2", "--stage-layers=3,5"});
+  const json doc = document({"explain", a_.path(), "--why-not", "--tp 8", "--why-not=--pp 4 --zero 1"});
+  ASSERT_EQ(doc["why_not"].size(), 2u);
+  EXPECT_EQ(doc["why_not"][0]["why"],
+            "cluster.gpus: 8 is not dp x tp x pp x context_parallel = 1 x 8 x 2 x 1 = 16");
+  EXPECT_NEAR(doc["why_not"][1]["step_time_s"], step({"--tp=2", "--pp=4", "--zero=1"}), 1e-12);
+  const double base = step({"--tp=2", "--pp=2", "--stage-layers=3,5"});
+  EXPECT_NEAR(doc["why_not"][1]["slower"], step({"--tp=2", "--pp=4", "--zero=1"}) / base - 1, 1e-9);
+}
+
+TEST_F(Comparison, RefusesWhatIsNoFlagOfAJob) {
+  save(a_, {});
+  const auto refused = [&](const char* flags) {
+    return run_program({"explain", a_.path(), "--why-not", flags}).err;
+  };
+  EXPECT_EQ(refused("tp 4"), "boxcar: tp: one job file at a time; 4 was given too\n");
+  EXPECT_EQ(refused("tp"), "boxcar: --why-not: got \"tp\", expected flags such as \"--tp 4\"\n");
+  EXPECT_EQ(refused(" "), "boxcar: --why-not: needs flags such as \"--tp 4\"\n");
+  EXPECT_THAT(refused("--tensor-parallel 4"), HasSubstr("did you mean --tp?"));
+  EXPECT_THAT(run_program({"diff", a_.path(), "/none"}).err, HasSubstr("/none"));
+  EXPECT_EQ(run_program({"diff", a_.path()}).exit_code, 2);
+}
+
+// A report in words.
+TEST(PlacedText, SaysByHowMuch) {
+  explain::Report base;
+  base.stages.resize(1);
+  base.stages[0].name = "stage0", base.stages[0].peak_bytes = 50'000'000'000;
+  base.step_seconds = 2;
+  cli::Variation v{"", base};
+  EXPECT_EQ(placed_text(base, v), "2 s, as fast; 50 GB on stage0, as much");
+  v.report.step_seconds = 3, v.report.stages[0].peak_bytes = 40'000'000'000;
+  EXPECT_EQ(placed_text(base, v), "3 s, 50.0 % slower; 40 GB on stage0, 10 GB less");
+  v.why_not = "does not fit";
+  EXPECT_EQ(placed_text(base, v), "does not fit");
+}
+
+}  // namespace
+}  // namespace boxcar::tests
