@@ -7,11 +7,12 @@ namespace boxcar::backends {
 ir::Unit unit_of(std::string_view constant) {
   using enum ir::Unit;
   static constexpr std::pair<std::string_view, ir::Unit> endings[] = {{"bandwidth", bytes_per_second},
-                                                                      {"load_rate", bytes_per_second},
                                                                       {"latency", seconds},
                                                                       {"seconds", seconds},
                                                                       {"kernel_floor", seconds},
                                                                       {"per_op", seconds},
+                                                                      {".base", seconds},
+                                                                      {"hop", seconds},
                                                                       {"bytes", bytes},
                                                                       {"workspace", bytes}};
   if (constant.find("peak_flops.") != std::string_view::npos) return flops_per_second;
