@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "backends/machines/cluster.h"
@@ -62,21 +63,44 @@ void check(const backends::Cluster& cluster) {
                   dims));
 }
 
-s4u::NetZone* create_zone(const backends::Fabric& fabric, const std::string& name, const s4u::NetZone* parent,
-                          const s4u::ClusterCallbacks& callbacks, double bandwidth) {
+using HostMaker = std::function<s4u::Host*(s4u::NetZone*, const std::vector<unsigned long>&, unsigned long)>;
+
+// The fabric's own type of zone inside `parent`, whose hosts `host_of` makes.
+s4u::NetZone* create_zone(const backends::Fabric& fabric, const std::string& name, s4u::NetZone* parent,
+                          const HostMaker& host_of, double bandwidth) {
   const Dims& dims = fabric.dims;
-  auto policy = s4u::Link::SharingPolicy::SPLITDUPLEX;
-  if (fabric.kind == FabricKind::torus) {
-    return s4u::create_torus_zone(name, parent, {dims.begin(), dims.end()}, callbacks, bandwidth, 0, policy);
-  }
-  if (fabric.kind == FabricKind::fat_tree) {
-    Tree tree = tree_of(dims);
-    s4u::FatTreeParams params(number(dims[0]), tree.down, tree.up, tree.links);
-    return s4u::create_fatTree_zone(name, parent, params, callbacks, bandwidth, 0, policy);
-  }
-  s4u::DragonflyParams params({number(dims[0]), number(dims[1])}, {number(dims[2]), number(dims[3])},
-                              {number(dims[4]), number(dims[5])}, number(dims[6]));
-  return s4u::create_dragonfly_zone(name, parent, params, callbacks, bandwidth, 0, policy);
+  const auto policy = s4u::Link::SharingPolicy::SPLITDUPLEX;
+  const std::vector<unsigned long> sizes(dims.begin(), dims.end());
+  const Tree tree = fabric.kind == FabricKind::fat_tree ? tree_of(dims) : Tree{};
+  const auto pair = [&](size_t first) { return std::pair(number(dims[first]), number(dims[first + 1])); };
+#if SIMGRID_VERSION >= 40000
+  s4u::NetZone* zone = fabric.kind == FabricKind::torus
+                           ? parent->add_netzone_torus(name, sizes, bandwidth, 0, policy)
+                       : fabric.kind == FabricKind::fat_tree
+                           ? parent->add_netzone_fatTree(name, number(dims[0]), tree.down, tree.up,
+                                                         tree.links, bandwidth, 0, policy)
+                           : parent->add_netzone_dragonfly(name, pair(0), pair(2), pair(4), number(dims[6]),
+                                                           bandwidth, 0, policy);
+  zone->set_host_cb(host_of);
+  return zone;
+#else
+#if SIMGRID_VERSION >= 33500
+  const s4u::ClusterCallbacks callbacks(host_of);
+#else
+  const s4u::ClusterCallbacks callbacks(
+      [host_of](s4u::NetZone* zone, const std::vector<unsigned long>& coordinates, unsigned long id) {
+        s4u::Host* host = host_of(zone, coordinates, id);
+        return std::pair<routing::NetPoint*, routing::NetPoint*>(host->get_netpoint(), nullptr);
+      });
+#endif
+  if (fabric.kind == FabricKind::torus)
+    return s4u::create_torus_zone(name, parent, sizes, callbacks, bandwidth, 0, policy);
+  if (fabric.kind == FabricKind::fat_tree)
+    return s4u::create_fatTree_zone(name, parent, {number(dims[0]), tree.down, tree.up, tree.links},
+                                    callbacks, bandwidth, 0, policy);
+  return s4u::create_dragonfly_zone(name, parent, {pair(0), pair(2), pair(4), number(dims[6])}, callbacks,
+                                    bandwidth, 0, policy);
+#endif
 }
 
 // Built once in a process: SimGrid's zones stay.
@@ -87,15 +111,14 @@ const std::vector<s4u::Host*>& hosts_of(const backends::Fabric& fabric, double b
   const auto [place, made] = sg.fabrics.try_emplace(name);
   std::vector<s4u::Host*>& hosts = place->second;
   if (!made) return hosts;
-  s4u::ClusterCallbacks callbacks(
-      [&](s4u::NetZone* zone, const std::vector<unsigned long>&, unsigned long id) {
-        s4u::Host* host = zone->create_host(fmt::format("{} node {}", name, id), 1.0)->seal();
-        if (hosts.size() <= id) hosts.resize(id + 1);
-        hosts[id] = host;
-        return std::pair<routing::NetPoint*, routing::NetPoint*>(host->get_netpoint(), nullptr);
-      });
+  const HostMaker host_of = [&](s4u::NetZone* zone, const std::vector<unsigned long>&, unsigned long id) {
+    s4u::Host* host = add_host(zone, fmt::format("{} node {}", name, id))->seal();
+    if (hosts.size() <= id) hosts.resize(id + 1);
+    hosts[id] = host;
+    return host;
+  };
   AnyRouteZone* root = sg.free_zone(name);
-  create_zone(fabric, name + " fabric", root->get_iface(), callbacks, bandwidth)->seal();
+  create_zone(fabric, name + " fabric", root->get_iface(), host_of, bandwidth)->seal();
   return hosts;
 }
 

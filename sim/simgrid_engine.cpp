@@ -25,12 +25,12 @@ constexpr const char* arguments[] = {"boxcar",
 Engine::Engine() {
   create();
   zone = new AnyRouteZone("boxcar");  // owned by the engine
-  from = zone->get_iface()->create_host("from", 1.0)->seal();
-  to = zone->get_iface()->create_host("to", 1.0)->seal();
+  from = add_host(zone->get_iface(), "from")->seal();
+  to = add_host(zone->get_iface(), "to")->seal();
   zone->get_iface()->seal();
   engine->seal_platform();
-  s4u::Activity::on_completion_cb([this](const s4u::Activity& activity) {
-    if (listener != nullptr) listener->flow_ended(activity);
+  Flow::on_completion_cb([this](const Flow& flow) {
+    if (listener != nullptr) listener->flow_ended(flow);
   });
 }
 
@@ -70,7 +70,7 @@ AnyRouteZone* Engine::free_zone(const std::string& name) const {
 void Engine::add_links() {
   AnyRouteZone* batch = free_zone("links" + std::to_string(batches_++));
   for (int i = 0; i < links_per_zone; ++i) {
-    links_.push_back(batch->get_iface()->create_link("link" + std::to_string(links_.size()), 1.0)->seal());
+    links_.push_back(add_link(batch->get_iface(), "link" + std::to_string(links_.size()))->seal());
   }
 }
 

@@ -11,11 +11,32 @@
 #include <simgrid/s4u.hpp>
 #include <string>
 #include <vector>
+// clang-format off
+#include <simgrid/version.h>  // behind those: in 3.32 it needs them
+// clang-format on
 
 namespace boxcar::sim {
 
 namespace s4u = simgrid::s4u;
 namespace routing = simgrid::kernel::routing;
+
+// Names differ between 3.32, 3.35 and 4.x. The rest of the difference is in fabric.cpp.
+#if SIMGRID_VERSION >= 40000
+inline s4u::Host* add_host(s4u::NetZone* zone, const std::string& name) { return zone->add_host(name, 1.0); }
+inline s4u::Link* add_link(s4u::NetZone* zone, const std::string& name) { return zone->add_link(name, 1.0); }
+#else
+inline s4u::Host* add_host(s4u::NetZone* zone, const std::string& name) {
+  return zone->create_host(name, 1.0);
+}
+inline s4u::Link* add_link(s4u::NetZone* zone, const std::string& name) {
+  return zone->create_link(name, 1.0);
+}
+#endif
+#if SIMGRID_VERSION >= 33500
+using Flow = s4u::Comm;  // whose end is signalled by the type of activity
+#else
+using Flow = s4u::Activity;
+#endif
 
 // Answers every route with the links of the flow that is being started.
 class AnyRouteZone : public routing::NetZoneImpl {

@@ -13,6 +13,9 @@
 #include <simgrid/s4u.hpp>
 #include <tuple>
 #include <vector>
+// clang-format off
+#include <simgrid/version.h>  // behind those: in 3.32 it needs them
+// clang-format on
 
 #include "sbp/at.h"
 #include "sim/durations.h"
@@ -66,10 +69,20 @@ class Bare {
   }
 
   int64_t run(s4u::Engine& engine) {
+#if SIMGRID_VERSION >= 40000
+    s4u::Host* host = engine.get_netzone_root()->add_netzone_star("zone")->add_host("host", 1.0)->seal();
+#if SIMGRID_VERSION >= 40100
+    const auto start = [&](const std::function<void()>& code) { host->add_actor("queue", code); };
+#else
+    const auto start = [&](const std::function<void()>& code) { engine.add_actor("queue", host, code); };
+#endif
+#else
     s4u::Host* host = s4u::create_star_zone("zone")->create_host("host", 1.0)->seal();
+    const auto start = [&](const std::function<void()>& code) { s4u::Actor::create("queue", host, code); };
+#endif
     for (size_t device = 0; device < acts_.size(); ++device) {
       for (int queue = 0; queue < static_cast<int>(program(device).queues.size()); ++queue)
-        s4u::Actor::create("queue", host, [this, device, queue] { walk(device, queue); });
+        start([this, device, queue] { walk(device, queue); });
     }
     engine.run();
     return events_;

@@ -1,0 +1,50 @@
+# `cmake --install build` installs the program with its manual pages and completions, the libraries with their headers,
+# and a package that find_package(Boxcar) finds; `cpack` in the build folder makes a .deb of the same.
+get_property(libraries GLOBAL PROPERTY BOXCAR_LIBRARIES)
+install(TARGETS boxcar RUNTIME)
+install(TARGETS ${libraries} EXPORT BoxcarTargets ARCHIVE)
+foreach(folder sbp ir backends actors sim planner cli)
+  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/boxcar FILES_MATCHING PATTERN "*.h")
+endforeach()
+# As files too, to start descriptions of one's own from.
+install(DIRECTORY backends/presets/ DESTINATION ${CMAKE_INSTALL_DATADIR}/boxcar/presets FILES_MATCHING PATTERN "*.yaml")
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# The program prints its completions and manual pages.
+set(made ${PROJECT_BINARY_DIR}/installed)
+file(MAKE_DIRECTORY ${made})
+set(pages)
+foreach(command "" simulate search campaign explain diff train profile calibrate sbp clusters models)
+  set(page boxcar)
+  if(command)
+    set(page boxcar-${command})
+  endif()
+  add_custom_command(OUTPUT ${made}/${page}.1 COMMAND boxcar man ${command} > ${made}/${page}.1 DEPENDS boxcar)
+  list(APPEND pages ${made}/${page}.1)
+endforeach()
+set(completions)
+foreach(shell bash zsh fish)
+  add_custom_command(OUTPUT ${made}/boxcar.${shell} COMMAND boxcar completions ${shell} > ${made}/boxcar.${shell}
+                     DEPENDS boxcar)
+  list(APPEND completions ${made}/boxcar.${shell})
+endforeach()
+add_custom_target(boxcar_pages ALL DEPENDS ${pages} ${completions})
+install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${made}/boxcar.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME boxcar)
+install(FILES ${made}/boxcar.zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _boxcar)
+install(FILES ${made}/boxcar.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+
+include(CMakePackageConfigHelpers)
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/Boxcar)
+configure_package_config_file(cmake/BoxcarConfig.cmake.in ${made}/BoxcarConfig.cmake INSTALL_DESTINATION ${package})
+write_basic_package_version_file(${made}/BoxcarConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${made}/BoxcarConfig.cmake ${made}/BoxcarConfigVersion.cmake DESTINATION ${package})
+install(EXPORT BoxcarTargets NAMESPACE boxcar:: DESTINATION ${package})
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_CONTACT "The Boxcar developers <boxcar@localhost>")
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)  # the packages of the shared libraries that the program links
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_STRIP_FILES ON)
+include(CPack)
