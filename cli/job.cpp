@@ -186,7 +186,9 @@ void expand_model(GivenKeys& given) {
   auto family = given.find("model.family");
   if (family == given.end()) return;
   const std::optional<std::string> file = config_file(family->second.text);
-  if (file && !family->second.text.ends_with(".json") && !std::filesystem::exists(*file))
+  const std::string& text = family->second.text;
+  const bool is_name = text.find_first_of("./") > 0 && std::count(text.begin(), text.end(), '/') == 1;
+  if (file && is_name && !text.ends_with(".json") && !std::filesystem::exists(*file))
     throw Error::input(
         family->second.where,
         fmt::format("got \"{}\": there is no {}, and `boxcar models` lists no model of this name; "
@@ -321,6 +323,10 @@ Request request_of(const GivenKeys& given) {
   if (auto family = given.find("model.family"); family != given.end()) {
     set(*find_key("model", "family"), request, family->second.where, family->second.text);
     request.job.model = ir::models::default_model(family->second.text);
+  }
+  if (auto optimizer = given.find("train.optimizer"); optimizer != given.end()) {
+    set(request, "train.optimizer", optimizer->second);
+    set_optimizer(request.job.train, request.job.train.optimizer);
   }
   set_preset(given, request);
   const backends::Framework framework = load_framework(given, request);

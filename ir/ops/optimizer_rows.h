@@ -3,8 +3,8 @@
 // from it (optimizers.h).
 //
 //   struct momentum {
-//     static constexpr OptimizerRow row = OptimizerRow("momentum", 1).is_linear().costs(4).with("momentum",
-//     0.9); static void exact(const Rates<double>& r, double g, double* s) {
+//     static constexpr OptimizerRow row = OptimizerRow("momentum", 1).costs(4).with("momentum", 0.9);
+//     static void exact(const Rates<double>& r, double g, double* s) {
 //       s[1] = r.number[0] * s[1] + g + r.decay * s[0];
 //       s[0] = s[0] - r.lr * s[1];
 //     }
@@ -28,7 +28,7 @@ namespace boxcar::ir {
 
 struct OptimizerRow {
   static constexpr int most_moments = 2, most_numbers = 4;
-  struct Number {  // an attribute; a job's, where TrainOptions has one of the name
+  struct Number {  // an attribute; its default, also a job's where TrainOptions has a field of the name
     const char* name = "";
     double value = 0;
   };
@@ -36,8 +36,8 @@ struct OptimizerRow {
   const char* name;
   int moments;          // tensors of the weight's shape in float32, or float64: m, then v
   bool linear = false;  // in weight, gradient and moments together
-  double flops = 1;     // of an element
-  double rate = 0.01;   // the attribute lr, of an op that is not told
+  double flops = 1;     // of an element, decay included
+  double rate = 0.01;   // learning rate of an op by itself, as in tests; a job always gives its own
   bool counts = false;  // the steps that were taken, to correct moments that began at zero
   int positive = 0;     // the moment that is never negative, counted from 1; 0: none
   int numbers = 0;
@@ -136,7 +136,10 @@ struct adam {
 }  // namespace optimizers
 
 // Every row, in the order in which messages list them.
-#define BOXCAR_OPTIMIZERS(ROW) ROW(sgd) ROW(momentum) ROW(adam)
+#define BOXCAR_OPTIMIZERS(ROW) \
+  ROW(sgd)                     \
+  ROW(momentum)                \
+  ROW(adam)
 
 #define BOXCAR_NAME(optimizer) optimizer,
 enum class Optimizer : uint8_t { BOXCAR_OPTIMIZERS(BOXCAR_NAME) };

@@ -182,6 +182,14 @@ struct sigmoid {
 
 // Every row, in the order in which messages list them.
 #define BOXCAR_POINTWISE(ROW) \
-  ROW(neg) ROW(exp) ROW(log) ROW(sqrt) ROW(relu) ROW(gelu) ROW(silu) ROW(tanh) ROW(sigmoid)
+  ROW(neg)                    \
+  ROW(exp)                    \
+  ROW(log)                    \
+  ROW(sqrt)                   \
+  ROW(relu)                   \
+  ROW(gelu)                   \
+  ROW(silu)                   \
+  ROW(tanh)                   \
+  ROW(sigmoid)
 
 }  // namespace boxcar::ir

@@ -7,11 +7,12 @@
 namespace boxcar::ir {
 namespace {
 
-// A job's values for an optimizer's numbers; numbers of other names keep their row's value.
-constexpr std::pair<std::string_view, double TrainOptions::*> told[] = {{"momentum", &TrainOptions::momentum},
-                                                                        {"beta1", &TrainOptions::beta1},
-                                                                        {"beta2", &TrainOptions::beta2},
-                                                                        {"eps", &TrainOptions::eps}};
+// The numbers of optimizers that a job sets; numbers of other names keep their row's value.
+constexpr std::pair<std::string_view, double TrainOptions::*> job_numbers[] = {
+    {"momentum", &TrainOptions::momentum},
+    {"beta1", &TrainOptions::beta1},
+    {"beta2", &TrainOptions::beta2},
+    {"eps", &TrainOptions::eps}};
 
 // Only matrices decay, as in training recipes.
 double weight_decay(const TrainOptions& options, const Shape& weight) {
@@ -20,7 +21,7 @@ double weight_decay(const TrainOptions& options, const Shape& weight) {
 
 Attrs attrs_of(const TrainOptions& options, const Shape& weight) {
   Attrs attrs = {{"lr", options.learning_rate}, {"weight_decay", weight_decay(options, weight)}};
-  for (const auto& [name, number] : told)
+  for (const auto& [name, number] : job_numbers)
     if (has_number(row_of(options.optimizer), name)) attrs[std::string(name)] = options.*number;
   return attrs;
 }
@@ -52,6 +53,14 @@ void update(Step& step, Rewriter& rewrite, const Gradient& gradient, Op like) {
 }
 
 }  // namespace
+
+void set_optimizer(TrainOptions& options, Optimizer optimizer) {
+  options.optimizer = optimizer;
+  const OptimizerRow& row = row_of(optimizer);
+  for (const auto& [name, number] : job_numbers)
+    for (int n = 0; n < row.numbers; ++n)
+      if (row.number[n].name == name) options.*number = row.number[n].value;
+}
 
 void optimize(Step& step) {
   std::vector<Op> states;

@@ -56,13 +56,16 @@ struct TrainOptions {
   double clip_norm = 1.0;    // 0: no clipping
   double learning_rate = 1e-4;
   double weight_decay = 0;  // of matrices alone: biases and the weights of norms are left as they are
-  double momentum = 0.9;    // of optimizer momentum
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;  // of adam
-  int micro_batches = 1;                          // gradients are accumulated over this many
+  double momentum = 0.9;    // as those of the optimizer's row (set_optimizer)
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  int micro_batches = 1;      // gradients are accumulated over this many
   double loss_scale = 65536;  // fp16 only; a step whose gradients overflow leaves the state as it was
   std::set<std::string> off;  // passes switched off, by name
   friend bool operator==(const TrainOptions&, const TrainOptions&) = default;
 };
+
+// Takes an optimizer with the numbers of its row: momentum, beta1, beta2 and eps, as far as it has them.
+void set_optimizer(TrainOptions& options, Optimizer optimizer);
 
 // Number of a (virtual) stage's layers that `recompute` applies to.
 int recomputed_layers(const TrainOptions& options, size_t stage, int layers);

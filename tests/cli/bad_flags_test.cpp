@@ -1,7 +1,10 @@
 // Flags of a job, one by one.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "bad_input.h"
+#include "ir/ops/optimizers.h"
 
 namespace boxcar::tests {
 namespace {
@@ -46,7 +49,7 @@ const JobCase job_cases[] = {
     {{"--cluster=dgx-a100"},
      "",
      2,
-     "--cluster: no preset dgx-a100 (did you mean dgx-a100-40g?); " + known_clusters},
+     "--cluster: no preset dgx-a100 (did you mean dgx-a100-40g or dgx-a100-80g?); " + known_clusters},
     {{"--cluster=/no/such.yaml"}, "", 2, "--cluster: /no/such.yaml: cannot be read"},
     {{"--model=gtp"},
      "",
@@ -140,7 +143,8 @@ const JobCase job_cases[] = {
     {{"--optimizer=adams"},
      "",
      2,
-     "--optimizer: got \"adams\", expected sgd, momentum, adam (did you mean adam?)"},
+     fmt::format("--optimizer: got \"adams\", expected {} (did you mean adam?)",
+                 fmt::join(words_of(ir::Optimizer()), ", "))},
     {{"--recompute=some"},
      "",
      2,

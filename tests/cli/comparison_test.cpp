@@ -79,8 +79,10 @@ TEST_F(Comparison, WhyNotPlacesAnotherPlan) {
   save(a_, {"--tp=2", "--pp=2", "--stage-layers=3,5"});
   const json doc = document({"explain", a_.path(), "--why-not", "--tp 8", "--why-not=--pp 4 --zero 1"});
   ASSERT_EQ(doc["why_not"].size(), 2u);
-  EXPECT_EQ(doc["why_not"][0]["why"],
-            "cluster.gpus: 8 is not dp x tp x pp x context_parallel = 1 x 8 x 2 x 1 = 16");
+  EXPECT_EQ(
+      doc["why_not"][0]["why"],
+      "parallel: tp 8 x pp 2 x context_parallel 1 = 16 does not divide 8 gpus (use a multiple of 16 gpus, or "
+      "other degrees)");
   EXPECT_NEAR(doc["why_not"][1]["step_time_s"], step({"--tp=2", "--pp=4", "--zero=1"}), 1e-12);
   const double base = step({"--tp=2", "--pp=2", "--stage-layers=3,5"});
   EXPECT_NEAR(doc["why_not"][1]["slower"], step({"--tp=2", "--pp=4", "--zero=1"}) / base - 1, 1e-9);
@@ -91,7 +93,7 @@ TEST_F(Comparison, RefusesWhatIsNoFlagOfAJob) {
   const auto refused = [&](const char* flags) {
     return run_program({"explain", a_.path(), "--why-not", flags}).err;
   };
-  EXPECT_EQ(refused("tp 4"), "boxcar: tp: one job file at a time; 4 was given too\n");
+  EXPECT_EQ(refused("tp 4"), "boxcar: 4: one job file at a time; tp was given too\n");
   EXPECT_EQ(refused("tp"), "boxcar: --why-not: got \"tp\", expected flags such as \"--tp 4\"\n");
   EXPECT_EQ(refused(" "), "boxcar: --why-not: needs flags such as \"--tp 4\"\n");
   EXPECT_THAT(refused("--tensor-parallel 4"), HasSubstr("did you mean --tp?"));

@@ -102,8 +102,7 @@ TEST(JobWords, ModelsByTheNamesOfHuggingFace) {
   const auto layers = [](const char* name) {
     GivenKeys given{{"model.family", {name, "--model"}},
                     {"cluster.preset", {"dgx-h100", ""}},
-                    {"cluster.gpus", {"512", ""}},
-                    {"parallel.tp", {"8", ""}}};
+                    {"cluster.gpus", {"512", ""}}};
     return resolve(given).request.job.model.layers();
   };
   EXPECT_EQ(layers("meta-llama/Meta-Llama-3-70B"), 80);

@@ -94,7 +94,9 @@ TEST(SearchCommand, SearchesForTheFrontOfTwoObjectives) {
 // `search --what-if` searches on the changed cluster.
 TEST(SearchCommand, SearchesWithOtherConstants) {
   const auto step = [](const Words& more) {
-    return json::parse(search(more).out)["step_time_s"].get<double>();
+    Words words{"--hidden=2048", "--seq=1024"};
+    words.insert(words.end(), more.begin(), more.end());
+    return json::parse(search(words).out)["step_time_s"].get<double>();
   };
   EXPECT_GT(step({"--what-if=flops=0.01x", "--what-if=node.link_latency=1ms"}), 2 * step({}));
 }
@@ -273,7 +275,7 @@ TEST(SearchCommand, SaysWhichKeysItSearches) {
        {"data parallelism [searched]", "tensor parallelism [searched]", "pipeline stages [searched]",
         "sequences in a micro-batch of one data-parallel rank "
         "[searched]",
-        "sequences in an optimizer step [needed]"})
+        "sequences in an optimizer step, or 4M-tokens [needed]"})
     EXPECT_NE(help.find(line), std::string::npos) << line << "\n" << help;
 }
 
