@@ -47,7 +47,7 @@ std::string given_commands(const CLI::App& app) {
 
 int run_program(int argc, const char* const* argv, Extent extent) {
   CLI::App app("boxcar: plan, simulate and run distributed deep learning", "boxcar");
-  app.set_version_flag("--version", "boxcar 0.1.0");
+  app.set_version_flag("--version", "boxcar " BOXCAR_VERSION);
   app.require_subcommand(1);
   int exit_code = 0;
   add_simulate_command(app, exit_code, extent);
