@@ -1,6 +1,7 @@
 // Reading devices and clusters from YAML; the bounds refuse values that no machine has.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -74,6 +75,8 @@ void read_mesh(Fields& fields, Node* node) {
       }
     }
     if (links[i][i] != 0) fields.fail("mesh_links", fmt::format("{} is linked to itself", i));
+    const auto pairs_without = std::count(links[i].begin(), links[i].end(), 0);
+    if (pairs_without > 1) fields.require("pcie_bandwidth");  // over which they exchange
   }
 }
 
@@ -89,9 +92,7 @@ Node read_node(Fields& fields) {
   if (node.link != LinkKind::none && node.gpus > 1) fields.require("link_bandwidth");
   if (node.nics > 0) fields.require("nic_bandwidth");
   read_mesh(fields, &node);
-  if (node.gpus > 1 && node.link == LinkKind::none && node.nics == 0) {
-    fields.fail("link", "none without nics leaves the GPUs of a node unconnected");
-  }
+  if (node.gpus > 1 && node.link == LinkKind::none) fields.require("pcie_bandwidth");
   return node;
 }
 

@@ -142,12 +142,14 @@ TEST(ParseCluster, Refuses) {
             "c.yaml:4:14: node.gpus: a list where a number is expected");
   EXPECT_EQ(cluster_message("300e9", "-300e9"),
             "c.yaml:4:49: node.link_bandwidth: -300e9 is outside 1e+06 to 1e+15");
-  EXPECT_EQ(cluster_message("300e9", ".nan"), "c.yaml:4:49: node.link_bandwidth: .nan is not a number, as 450GB/s is");
+  EXPECT_EQ(cluster_message("300e9", ".nan"),
+            "c.yaml:4:49: node.link_bandwidth: .nan is not a number, as 450GB/s is");
   EXPECT_EQ(
       cluster_message("nvswitch", "nvswich"),
       "c.yaml:4:23: node.link: unknown kind nvswich (did you mean nvswitch?); known: nvswitch, nvlink-mesh, "
       "pcie, none");
   EXPECT_EQ(cluster_message("nvswitch", "nvlink-mesh"), "c.yaml:4:7: node: missing key mesh_links");
+  EXPECT_EQ(cluster_message("nvswitch", "none"), "c.yaml:4:7: node: missing key pcie_bandwidth");
   EXPECT_EQ(cluster_message("nics: 1, ", ""), "c.yaml:4:7: node: 2 nodes without nics cannot talk");
   EXPECT_EQ(cluster_message("link_bandwidth: 300e9, ", ""), "c.yaml:4:7: node: missing key link_bandwidth");
   EXPECT_EQ(cluster_message("nodes: 2", "nodes: 0"), "c.yaml:3:8: nodes: 0 is outside 1 to 262144");
@@ -182,6 +184,7 @@ TEST(ParseCluster, RefusesUnevenMeshes) {
   EXPECT_THAT(says("[[0, 1]]"), testing::EndsWith("node.mesh_links: 1 rows for 2 gpus"));
   EXPECT_THAT(says("[[0, 1], [1]]"), testing::EndsWith("node.mesh_links: row 1 has 1 entries for 2 gpus"));
   EXPECT_THAT(says("[[0, 1], [2, 0]]"), testing::EndsWith("node.mesh_links: 1-0 has 2 links but 0-1 has 1"));
+  EXPECT_THAT(says("[[0, 0], [0, 0]]"), testing::EndsWith("node: missing key pcie_bandwidth"));
   EXPECT_THAT(says("[[1, 1], [1, 0]]"), testing::EndsWith("node.mesh_links: 0 is linked to itself"));
 }
 
