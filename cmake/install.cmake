@@ -1,7 +1,10 @@
 # `cmake --install build` installs the program with its manual pages and completions, the libraries with their headers,
 # and a package that find_package(Boxcar) finds; `cpack` in the build folder makes a .deb of the same.
 get_property(libraries GLOBAL PROPERTY BOXCAR_LIBRARIES)
-install(TARGETS boxcar RUNTIME)
+install(TARGETS boxcar RUNTIME COMPONENT program)
+# Where Debian's Python looks; elsewhere PYTHONPATH names the folder.
+install(DIRECTORY cli/python/boxcar DESTINATION lib/python3/dist-packages FILES_MATCHING PATTERN "*.py" PATTERN "py.typed"
+        PATTERN "__pycache__" EXCLUDE)
 install(TARGETS ${libraries} EXPORT BoxcarTargets ARCHIVE)
 foreach(folder sbp ir backends actors sim planner cli)
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/boxcar FILES_MATCHING PATTERN "*.h")
