@@ -29,6 +29,12 @@ inline ir::Graph step_of(const ir::Graph& forward, const ir::TrainOptions& optio
   return ir::training_step(forward, ir::find_tensor(forward, "loss"), options);
 }
 
+inline ir::Graph gpt(int64_t layers = 1) {
+  ir::models::Transformer config = tiny("gpt");
+  config.layers = layers;
+  return ir::models::build(config, 2);
+}
+
 // float32 without dropout state, for finite differences and comparisons of passes.
 inline ir::TrainOptions plain() {
   ir::TrainOptions options;

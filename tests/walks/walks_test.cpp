@@ -85,7 +85,7 @@ TEST(Walks, TouchFewFiles) {
                   "backends/host/hugging_face.cpp", "tests/cli/bad_files_test.cpp", "cli/report_text.cpp",
                   "docs/output.md", "tests/cli/report_test.cpp", "planner/search/dimension_rows.cpp",
                   "cli/keys.cpp", "tests/search/estimate_test.cpp", "ir/passes/passes.h",
-                  "ir/passes/recompute.cpp", "tests/ir/passes_test.cpp", "docs/jobs.md"));
+                  "ir/passes/recompute.cpp", "tests/ir/recompute_test.cpp", "docs/jobs.md"));
 }
 
 }  // namespace
