@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "backends/machines/device_profile.h"
+#include "backends/machines/framework.h"
 #include "cli/arguments.h"
 #include "cli/effects.h"
 #include "cli/job.h"
@@ -46,7 +47,7 @@ constexpr double for_report = 1;    // the report and freeing plans, in times of
 
 struct SearchArguments {
   JobArguments job;
-  std::string out, memory, budget, objective = "time", max_step_time, pareto;
+  std::string out, memory, budget, objective = "time", max_step_time, pareto, max_stack;
   std::vector<std::string> pins, changes, stragglers, without_moves;
   bool json = false, no_partial = false, both = false, explain_moves = false;
   int simulate = 12, threads = 0;
@@ -144,6 +145,43 @@ std::vector<Given> take_precisions(GivenKeys& given) {
       all.push_back({one, found->second.where});
   given.erase(found);
   return all;
+}
+
+// Keeps the search within what a framework runs. Throws Error (bad input) where a given key is outside of it.
+void restrict(GivenKeys& given, const std::string& name) {
+  constexpr const char* flag = "--max-stack";
+  backends::Framework framework;
+  try {
+    framework = backends::load_framework(name);
+  } catch (const Error& error) {
+    throw Error::input(flag, error.what());
+  }
+  if (framework.runs.empty())
+    throw Error::input(flag, fmt::format("framework {} does not say what it runs", framework.name));
+  for (const auto& run : framework.runs) {
+    const std::string &path = run.first, &text = run.second;
+    const auto& all = search::dimensions();
+    const auto at = std::find_if(all.begin(), all.end(), [&](const search::Dimension& d) {
+      return "parallel." + d.name_in_file() == path;
+    });
+    if (at == all.end())
+      throw Error::input(
+          flag, fmt::format("framework {}: runs: no key that is searched is named {}", framework.name, path));
+    const search::Dimension& d = *at;
+    const Given allowed{text, fmt::format("{} {}", flag, name)};
+    const auto [found, open] = given.try_emplace(path, allowed);
+    if (open || found->second.text == text) continue;
+    const bool range = is_range(path, allowed), asked_range = is_range(path, found->second);
+    if (range) {
+      const auto [least, most] = range_of(d, allowed);
+      Given asked = found->second;
+      if (!asked_range) asked.text += ".." + asked.text;
+      const auto [first, last] = range_of(d, asked);
+      if (least <= first && last <= most) continue;
+    }
+    throw Error::input(found->second.where, fmt::format("{} runs {} {} alone ({} {})", framework.name,
+                                                        d.name_in_file(), text, flag, name));
+  }
 }
 
 volatile std::sig_atomic_t interrupted = 0;
@@ -257,6 +295,11 @@ int run(const SearchArguments& arguments, Extent extent) {
   const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   GivenKeys given = arguments.job.given();
   search::SearchOptions options;
+  const GivenKeys asked = given;  // before what a framework leaves
+  if (!arguments.max_stack.empty()) {
+    restrict(given, arguments.max_stack);
+    options.lay_out = 0;  // it lays ops out as degrees do
+  }
   options.ranges = take_ranges(given);
   options.partial = !arguments.no_partial;
   options.both = arguments.both;
@@ -268,7 +311,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   }
   if (requests.empty()) requests.push_back(open_request(given));
   for (Request& one : requests) {
-    check_effects(given, one, open_keys(given));
+    check_effects(asked, one, open_keys(given));
     for (const std::string& text : arguments.changes) change(one.job.cluster, text);
     for (const std::string& text : arguments.stragglers) slow_down(one.job.cluster, text);
   }
@@ -297,6 +340,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   check_apart({{"JOB.yaml", arguments.job.file()}, {"--out", arguments.out}});
   if (!arguments.out.empty()) check_writable(arguments.out);
   if (extent == Extent::reading) return 0;
+  interrupted = 0;
   std::signal(SIGINT, interrupt);
   SearchReport r;
   r.memory_limit_bytes = options.memory_bytes;
@@ -339,7 +383,7 @@ int run(const SearchArguments& arguments, Extent extent) {
 
   const search::Candidate& best = r.outcome.best.front();
   request.job = best.job;
-  for (const std::string& text : without_effect(given, best.job))
+  for (const std::string& text : without_effect(asked, best.job))
     if (!best.layouts || !text.starts_with("--zero:")) tell(text);  // found layouts shard over tp too
   if (const planner::Mesh mesh = planner::mesh_of(best.job.parallel); options.both && mesh.dims() != 2)
     tell(fmt::format("--both-dimensions: has no effect unless a stage's mesh has two dimensions (it has {})",
@@ -389,6 +433,11 @@ void add_search_command(CLI::App& app, int& exit_code, Extent extent) {
       ->add_option("--pareto", arguments->pareto,
                    "also the plans of which none is better in one of these without being worse in another")
       ->type_name("time,memory,cost")
+      ->check(not_empty());
+  command
+      ->add_option("--max-stack", arguments->max_stack,
+                   "only what this framework runs: a name that docs/frameworks.md lists, or a YAML file")
+      ->type_name("NAME")
       ->check(not_empty());
   command->add_option("--max-step-time", arguments->max_step_time, "no step takes longer [any time]")
       ->type_name("2s")

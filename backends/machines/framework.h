@@ -66,6 +66,8 @@ struct Framework {
   std::map<std::string, double> batch_copies, gather_copies;
   std::map<std::string, double> retained_bytes;  // by op: times the bytes of its output that stay with it
   std::map<std::string, std::string> defaults;   // of job keys by path, where a job says nothing
+  // Keys of section parallel by path, where it runs less than Boxcar: the one value, or a range, "0..1".
+  std::map<std::string, std::string> runs;
   friend bool operator==(const Framework&, const Framework&) = default;
 };
 
@@ -117,6 +119,7 @@ void visit(Visitor& v, Framework& f) {
   v.optional("allocator", f.allocator, [&](CachingAllocator& allocator) { visit(v, allocator); });
   v.names("retained_bytes", 0, 100, f.retained_bytes);
   v.texts("defaults", f.defaults);
+  v.texts("runs", f.runs);
 }
 
 // By name, or a YAML file by path. Throws Error (bad input, place "framework") naming the nearest, or of the

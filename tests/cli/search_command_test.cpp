@@ -91,6 +91,30 @@ TEST(SearchCommand, SearchesForTheFrontOfTwoObjectives) {
             "boxcar: --pareto: got \"size\", expected time, memory or cost\n");
 }
 
+// What a framework runs binds the search; keys that are given have to agree.
+TEST(SearchCommand, StaysWithinWhatAFrameworkRuns) {
+  const json doc = json::parse(search({"--max-stack=megatron", "--gpus=8", "--layers=4"}).out);
+  for (const json& c : doc["candidates"]) {
+    EXPECT_LE(c["zero"], 1);
+    EXPECT_EQ(c["schedule"], "1f1b");
+    EXPECT_EQ(c["layouts"], "hints");
+    EXPECT_EQ(c["mesh_order"], "pp,dp,cp,tp");
+  }
+  const json sharded =
+      json::parse(search({"--max-stack=deepspeed", "--zero=3", "--gpus=8", "--layers=4"}).out);
+  for (const json& c : sharded["candidates"]) EXPECT_EQ(c["zero"], 3);
+  EXPECT_EQ(search({"--max-stack=megatron", "--zero=1"}).exit_code, 0);
+  const auto refused = [](const Words& flags) { return search(flags).err; };
+  EXPECT_EQ(refused({"--max-stack=megatron", "--zero=2"}),
+            "boxcar: --zero: megatron runs zero 0..1 alone (--max-stack megatron)\n");
+  EXPECT_EQ(refused({"--max-stack=torchtitan", "--schedule=zb-h1"}),
+            "boxcar: --schedule: torchtitan runs schedule 1f1b alone (--max-stack torchtitan)\n");
+  EXPECT_EQ(refused({"--max-stack=boxcar"}),
+            "boxcar: --max-stack: framework boxcar does not say what it runs\n");
+  EXPECT_EQ(refused({"--max-stack=megatorn"}).substr(0, 78),
+            "boxcar: --max-stack: framework: no framework is named \"megatorn\" (did you mean ");
+}
+
 // `search --what-if` searches on the changed cluster.
 TEST(SearchCommand, SearchesWithOtherConstants) {
   const auto step = [](const Words& more) {
