@@ -150,7 +150,7 @@ std::vector<Move> make_moves() {
        "3 plans"},
       {"lay-out-shapes", own, "short steps, few runs of a layer",
        "the same for points of other shapes, not simulated so far", "4 plans"},
-      {"lay-out-meshes", own, "as above, kernels below 85 % of the best step",
+      {"lay-out-meshes", own, "short steps, few runs of a layer, kernels below 85 % of the best step",
        "the same for meshes of several dimensions, inside nodes and across", "6 plans"},
       {"shard-and-lay-out", lay_out, "tensor parallelism",
        "other ZeRO levels; of short steps experts on every device too", "1 plan each, 5 of short steps",
