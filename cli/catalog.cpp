@@ -65,7 +65,7 @@ std::string name_here(std::string_view name) {
   std::string text = lower(name);
   for (const std::string_view tuned : {"-instruct", "-chat-hf", "-chat"})
     if (text.ends_with(tuned)) {
-      text.resize(text.size() - tuned.size());
+      text.erase(text.size() - tuned.size());
       break;
     }
   for (const auto& [theirs, ours] : hugging_face_names)
