@@ -15,6 +15,7 @@
 #include "cli/explain_command.h"
 #include "cli/list_command.h"
 #include "cli/profile_command.h"
+#include "cli/report_command.h"
 #include "cli/sbp_command.h"
 #include "cli/search_command.h"
 #include "cli/simulate_command.h"
@@ -55,6 +56,7 @@ int run_program(int argc, const char* const* argv, Extent extent) {
   add_campaign_command(app, exit_code, extent);
   add_explain_command(app, extent);
   add_diff_command(app, extent);
+  add_report_command(app, extent);
   add_train_command(app, extent);
   add_profile_command(app, extent);
   add_calibrate_command(app, extent);

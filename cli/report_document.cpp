@@ -1,0 +1,253 @@
+#include "cli/report_document.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <vector>
+
+#include "backends/machines/device_profile.h"
+#include "backends/machines/framework.h"
+#include "backends/machines/named_constants.h"
+#include "cli/explain_text.h"
+#include "cli/report_text.h"
+#include "cli/report_timeline.h"
+#include "cli/verdict.h"
+#include "planner/verify.h"
+#include "sbp/at.h"
+#include "sim/explain/link_traffic.h"
+#include "sim/explain/plan_explanation.h"
+#include "sim/explain/report.h"
+#include "sim/explain/tensor_explanation.h"
+#include "sim/simulate.h"
+
+namespace boxcar::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int schema_version = 1;
+constexpr size_t most_layer_tensors = 60;  // of a layer, in the graph's order
+constexpr size_t most_blocks = 256;        // of a tensor
+constexpr size_t most_error_rows = 10;
+constexpr double half = 0.5, twice = 2;
+
+// What the step may hang on, by its --what-if name.
+struct Constant {
+  const char* name;
+  const char* what;
+};
+constexpr Constant sensitive_to[] = {
+    {"flops", "rate of matrix products"},
+    {"bandwidth.memory", "bandwidth of the device's memory"},
+    {"bandwidth.link", "bandwidth of the links inside a node"},
+    {"bandwidth.network", "bandwidth of the network between nodes"},
+    {"bandwidth.pcie", "bandwidth between host and device"},
+    {"latency.link", "latency of the links inside a node"},
+    {"latency.network", "latency of the network between nodes"},
+    {"latency.launch", "time from one kernel to the next"},
+    {"host_per_op", "time in which the host launches an op"},
+};
+
+// The lines "  fits      26.3 GB of ..." apart.
+ordered_json verdict_json(const explain::Report& r) {
+  constexpr size_t indent = 2, name_width = 10;
+  ordered_json lines = ordered_json::array();
+  std::istringstream text(verdict_text(r));
+  for (std::string line; std::getline(text, line);) {
+    std::string name = line.substr(indent, name_width);
+    name.erase(name.find_last_not_of(' ') + 1);
+    lines.push_back({{"name", name}, {"text", line.substr(indent + name_width)}});
+  }
+  return lines;
+}
+
+ordered_json links_json(const std::vector<explain::LinkTraffic>& rows) {
+  ordered_json all = ordered_json::array();
+  for (const explain::LinkTraffic& row : rows)
+    all.push_back({{"stage", row.stage},
+                   {"link", row.link},
+                   {"link_bandwidth_bytes_per_s", row.link_bandwidth},
+                   {"what", row.what},
+                   {"over", row.over},
+                   {"acts", row.acts},
+                   {"bytes", row.bytes},
+                   {"alone_s", row.alone_seconds},
+                   {"simulated_s", row.simulated_seconds}});
+  return all;
+}
+
+// "20.18 s, 2.2 % slower: --dp 16 ..." apart.
+ordered_json candidates_json(const std::vector<std::string>& runners_up) {
+  ordered_json all = ordered_json::array();
+  for (const std::string& text : runners_up) {
+    const size_t colon = text.find(": ");
+    all.push_back({{"compared", text.substr(0, colon)},
+                   {"flags", colon == std::string::npos ? "" : text.substr(colon + 2)}});
+  }
+  return all;
+}
+
+// Nothing where a constant would leave its bounds, or has no number here.
+ordered_json step_with_json(const SavedPlan& saved, const char* name, double factor) {
+  backends::Cluster cluster = saved.cluster;
+  if (!backends::scale(cluster, name, factor)) return nullptr;
+  return sim::simulate(saved.plan, cluster).step_seconds;
+}
+
+ordered_json sensitivity_json(const SavedPlan& saved, const ReportRequest& request) {
+  ordered_json rows = ordered_json::array();
+  for (const Constant& constant : sensitive_to) {
+    backends::Cluster cluster = saved.cluster;
+    const auto found = backends::find_constants(cluster, constant.name);
+    if (std::all_of(found.begin(), found.end(), [](const auto& c) { return c.value() == 0; })) continue;
+    if (request.tell) request.tell(fmt::format("simulating with other {}", constant.name));
+    rows.push_back({{"name", constant.name},
+                    {"what", constant.what},
+                    {"half_step_s", step_with_json(saved, constant.name, half)},
+                    {"double_step_s", step_with_json(saved, constant.name, twice)}});
+  }
+  return rows;
+}
+
+// How near a row of published steps is to a job: the device counts most, then the framework.
+int nearness(const campaign::StepError& row, const campaign::ErrorBar& bar, const std::string& framework,
+             const std::string& device) {
+  const bool same_chip = row.device.starts_with(device);
+  return (row.device == bar.device ? 8
+          : same_chip              ? 4
+                                   : 0) +
+         (row.framework == framework ? 4 : 0) + (row.framework == bar.error.framework ? 1 : 0) +
+         (row.least_gpus == bar.error.least_gpus ? 2 : 0);
+}
+
+ordered_json errors_json(const explain::Report& r, const backends::Cluster& cluster) {
+  const std::string& framework = cluster.framework->name;
+  const std::string& device = cluster.device->name;
+  const auto is_used = [&](const campaign::StepError& row) {
+    const campaign::StepError& used = r.error.error;
+    return row.framework == used.framework && row.device == used.device && row.least_gpus == used.least_gpus;
+  };
+  std::vector<const campaign::StepError*> rows;
+  for (const campaign::StepError& row : campaign::step_errors())
+    if ((row.framework == "boxcar") == (framework == "boxcar")) rows.push_back(&row);
+  std::stable_sort(rows.begin(), rows.end(), [&](const auto* a, const auto* b) {
+    if (is_used(*a) != is_used(*b)) return is_used(*a);
+    return nearness(*a, r.error, framework, device) > nearness(*b, r.error, framework, device);
+  });
+  rows.resize(std::min(rows.size(), most_error_rows));
+  ordered_json all = ordered_json::array();
+  for (const campaign::StepError* row : rows) {
+    const auto [least, most] = campaign::step_range(r.step_seconds, row->share);
+    all.push_back({{"framework", row->framework},
+                   {"device", row->device},
+                   {"least_gpus", row->least_gpus},
+                   {"published_steps", row->steps},
+                   {"share", row->share},
+                   {"step_time_range_s", {least, most}},
+                   {"used", is_used(*row)}});
+  }
+  return {{"text", campaign::to_text(r.error)}, {"rows", all}};
+}
+
+ordered_json tensor_json(const planner::LaidOut& laid, const ir::Tensor& tensor) {
+  const explain::TensorExplanation e = explain::explain_tensor(laid, tensor.name);
+  ordered_json ranges = ordered_json::array(), devices = ordered_json::array();
+  for (const auto& [block, holders] : e.blocks) {
+    if (ranges.size() == most_blocks) break;
+    ordered_json axes = ordered_json::array();
+    for (const sbp::Range& range : block) axes.push_back({range.begin, range.end});
+    ranges.push_back(axes);
+    devices.push_back(explain::ranges_text(holders));
+  }
+  return {
+      {"name", e.name},     {"role", to_text(tensor.role)}, {"type", e.type},   {"shape", tensor.type.shape},
+      {"layout", e.layout}, {"blocks", e.blocks.size()},    {"ranges", ranges}, {"devices", devices}};
+}
+
+// What the ops of a layer read of parameters, each behind the state that it is a copy of in fewer bits, and
+// what they make; all in the forward pass and in the graph's order.
+std::vector<ir::TensorId> layer_tensors(const ir::Graph& graph, int layer) {
+  std::vector<ir::TensorId> tensors;
+  const auto add = [&](ir::TensorId t) {
+    if (std::find(tensors.begin(), tensors.end(), t) == tensors.end()) tensors.push_back(t);
+  };
+  const auto producer = [&](ir::TensorId t) -> const ir::Op& {
+    return at(graph.ops, graph.tensor(t).producer);
+  };
+  for (const ir::Op& op : graph.ops) {
+    if (op.layer != layer || op.phase != ir::Phase::forward || op.recomputed) continue;
+    for (const ir::TensorId input : op.inputs) {
+      const bool is_cast = producer(input).is(ir::OpKind::cast);
+      const ir::TensorId whole = is_cast ? producer(input).inputs.front() : input;
+      const auto is_parameter = [&](ir::TensorId t) { return graph.tensor(t).role == ir::Role::parameter; };
+      if (!is_parameter(whole) && !is_parameter(input)) continue;
+      add(whole);
+      add(input);
+    }
+    const bool makes = !op.is(ir::OpKind::alias) && !op.is(ir::OpKind::cast) && !op.is(ir::OpKind::parameter);
+    for (const ir::TensorId output : op.outputs)
+      if (makes && graph.tensor(output).role == ir::Role::activation) add(output);
+  }
+  return tensors;
+}
+
+ordered_json layouts_json(const planner::LaidOut& laid) {
+  int last = 0;
+  for (const ir::Op& op : laid.graph.ops) last = std::max(last, op.layer);
+  const int layer = last / 2;  // in the middle of the model, where all layers are alike
+  std::vector<ir::TensorId> shown = layer_tensors(laid.graph, layer);
+  const size_t left_out = shown.size() - std::min(shown.size(), most_layer_tensors);
+  shown.resize(shown.size() - left_out);
+  ordered_json mesh = ordered_json::array(), tensors = ordered_json::array();
+  for (size_t d = 0; d < laid.mesh.dims(); ++d)
+    mesh.push_back({{"name", laid.mesh.names[d]}, {"devices", laid.mesh.extents[d]}});
+  int stage = 0;
+  for (const ir::TensorId t : shown) {
+    stage = std::max(stage, at(laid.sites, laid.graph.tensor(t).producer).stage);
+    tensors.push_back(tensor_json(laid, laid.graph.tensor(t)));
+  }
+  return {{"layer", layer}, {"stage", stage}, {"mesh", mesh}, {"tensors", tensors}, {"left_out", left_out}};
+}
+
+}  // namespace
+
+ordered_json report_document(const SavedPlan& saved, const planner::LaidOut* laid,
+                             const ReportRequest& request) {
+  const auto tell = [&](const char* what) {
+    if (request.tell) request.tell(what);
+  };
+  tell("simulating");
+  sim::Options options;
+  options.timeline = true;
+  const sim::Result result = sim::simulate(saved.plan, saved.cluster, options);
+  const sim::StepTimeline timeline(saved.plan, result);
+  explain::Report r = explain::report(saved.plan, saved.cluster, planner::memory_use(saved.plan), result);
+  r.wall_seconds = result.wall_seconds;
+  tell("explaining");
+  const explain::PlanExplanation explanation = explain::explain_plan(saved.plan, saved.cluster, r, laid);
+  ordered_json explained = to_json(explanation);
+  ordered_json doc;
+  doc["schema_version"] = schema_version;
+  doc["plan"] = request.name;
+  doc["cluster"] = saved.cluster.name;
+  doc["device"] = saved.cluster.device->name;
+  doc["framework"] = saved.cluster.framework->name;
+  doc["gpus"] = saved.plan.devices;
+  doc["verdict"] = verdict_json(r);
+  doc["result"] = ordered_json::parse(to_json(r));
+  doc["stages"] = std::move(explained["stages"]);
+  doc["communications"] = std::move(explained["communications"]);
+  doc["links"] = links_json(explain::link_traffic(saved.plan, saved.cluster, timeline));
+  doc["memory"] = memory_json(result, timeline);
+  doc["memory"]["limit_bytes"] = r.memory_limit_bytes;
+  doc["layouts"] = laid ? layouts_json(*laid) : ordered_json(nullptr);
+  doc["candidates"] = candidates_json(explanation.runners_up);
+  if (request.sensitivity) doc["sensitivity"] = sensitivity_json(saved, request);
+  doc["errors"] = errors_json(r, saved.cluster);
+  doc["timeline"] = timeline_json(saved.plan, result, timeline);
+  return doc;
+}
+
+}  // namespace boxcar::cli

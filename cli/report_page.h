@@ -1,0 +1,27 @@
+// The page of `boxcar report`: one HTML file with its style, its script and its document inside, which asks
+// for nothing else. Its parts lie in cli/report/ and are compiled into the program.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace boxcar::cli {
+
+// The document as text between <script> and </script>: still JSON, and with no "<" that could end the
+// element, no U+2028 or U+2029, and only ASCII. What is no UTF-8 becomes U+FFFD.
+std::string script_json(const nlohmann::ordered_json& document);
+
+// As text of an element or in an attribute's quotes.
+std::string escape_html(std::string_view text);
+
+// `title` is any text.
+std::string report_page(const std::string& title, const nlohmann::ordered_json& document);
+
+// Compiled in, from cli/report/.
+struct PageParts {
+  std::string_view html, style, script;
+};
+PageParts page_parts();
+
+}  // namespace boxcar::cli
