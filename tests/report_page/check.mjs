@@ -1,0 +1,297 @@
+// Opens pages of `boxcar report` and holds what they show against the document inside. See run.
+import assert from 'node:assert/strict';
+import {chromium} from 'playwright-core';
+
+const folder = process.argv[2];
+const browser = await chromium.launch({executablePath: process.env.BOXCAR_BROWSER, args: ['--no-sandbox']});
+
+const units = {B: 1, kB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12, PB: 1e15, s: 1, ms: 1e-3, us: 1e-6, '%': 0.01};
+
+/** "26.3 GB of ..." -> 26.3e9 */
+function numberIn(text) {
+  const [, number, unit] = /^(-?[\d.]+(?:e[+-]\d+)?) ?([a-zA-Z%]+)?/.exec(text.trim()) ?? [];
+  return Number(number) * (unit in units ? units[unit] : 1);
+}
+
+/** What is written with `digits` digits is the number. */
+function same(text, number, what, digits = 3) {
+  const shown = numberIn(text);
+  assert.ok(Math.abs(shown - number) <= 0.51 * Math.pow(10, 1 - digits) * Math.abs(number) + 1e-12,
+    `${what}: the page has ${text}, the document ${number}`);
+}
+
+/** The percentage, to a tenth. */
+function samePercent(text, share, what) {
+  assert.ok(Math.abs(numberIn(text) - share) <= 0.00051, `${what}: the page has ${text}, the document ${share}`);
+}
+
+async function open(name, options = {}) {
+  const context = await browser.newContext({viewport: {width: 1280, height: 900}, offline: true,
+    reducedMotion: 'reduce', ...options});
+  const page = await context.newPage();
+  const faults = [];
+  page.on('console', (message) => message.type() === 'error' && faults.push(message.text()));
+  page.on('pageerror', (error) => faults.push(error.stack));
+  page.on('request', (request) => /^(file|data):/.test(request.url()) || faults.push('request of ' + request.url()));
+  await page.goto(`file://${folder}/${name}`);
+  await page.waitForSelector('html[data-ready]');
+  const report = JSON.parse(await page.textContent('#document'));
+  return {page, report, faults, close: () => context.close()};
+}
+
+const cells = (page, place) => page.$$eval(`${place} tbody tr`, (rows) => rows.map((row) =>
+  [...row.children].map((cell) => cell.textContent)));
+
+async function checkNumbers({page, report}) {
+  const r = report.result;
+  assert.deepEqual(await page.$$eval('#verdict-lines dt', (all) => all.map((one) => one.textContent)),
+    report.verdict.map((line) => line.name));
+  assert.deepEqual(await page.$$eval('#verdict-lines dd', (all) => all.map((one) => one.textContent)),
+    report.verdict.map((line) => line.text));
+  const numbers = Object.fromEntries(await cells(page, '#numbers'));
+  same(numbers['step time'], r.step_time_s, 'step', 4);
+  same(numbers['step time'].split('first step ')[1], r.first_step_time_s, 'first step', 4);
+  same(numbers.throughput, r.samples_per_s, 'samples', 4);
+  samePercent(numbers.idle, r.bubble_fraction, 'idle');
+  samePercent(numbers['model compute'].split('MFU ')[1], r.mfu, 'MFU');
+  same(numbers['exposed communication'], r.exposed_comm_s, 'exposed', 4);
+  for (const name in r.comm_bytes) same(numbers[name], r.comm_bytes[name], name);
+
+  const stages = await cells(page, '#memory-table');
+  assert.equal(stages.length, report.stages.length);
+  report.stages.forEach((stage, i) => {
+    assert.equal(stages[i][0], stage.name);
+    same(stages[i][5], stage.peak_memory_bytes, stage.name + ' peak');
+    samePercent(stages[i][6], stage.peak_memory_bytes / report.memory.limit_bytes, stage.name + ' of limit');
+    ['parameters', 'gradients', 'optimizer', 'activations', 'workspace'].forEach((kind, k) =>
+      same(stages[i][7 + k], stage.memory_bytes[kind], stage.name + ' ' + kind));
+    same(stages[i][12], stage.busy_s, stage.name + ' busy', 4);
+  });
+  assert.equal((await page.$$('#memory-charts figure')).length, report.memory.stages.length);
+
+  for (const stage of new Set(report.links.map((link) => link.stage))) {
+    await page.selectOption('#link-stage', stage);
+    const rows = await cells(page, '#links');
+    report.links.filter((link) => link.stage === stage).forEach((link, i) => {
+      assert.equal(rows[i][0], link.link);
+      assert.equal(rows[i][4], String(link.acts));
+      same(rows[i][5], link.bytes, 'bytes over ' + link.link);
+      same(rows[i][6], link.alone_s, 'alone over ' + link.link, 4);
+      same(rows[i][7], link.simulated_s, 'simulated over ' + link.link, 4);
+    });
+  }
+  const moved = await cells(page, '#communications');
+  report.communications.forEach((c, i) => {
+    same(moved[i][0], c.s, c.name, 4);
+    assert.equal(moved[i][5], c.name);
+    assert.equal(moved[i][6], c.why);
+  });
+
+  const figures = await page.$$eval('#layout-charts figure', (all) => all.map((one) => ({
+    name: one.querySelector('code').textContent, blocks: one.querySelectorAll('rect.block').length})));
+  assert.deepEqual(figures.map((one) => one.name), report.layouts.tensors.map((tensor) => tensor.name));
+  report.layouts.tensors.forEach((tensor, i) => {
+    if (tensor.shape.length <= 2) assert.equal(figures[i].blocks, tensor.ranges.length, tensor.name);
+  });
+
+  const candidates = await cells(page, '#candidate-table');
+  if (report.candidates.length > 0)
+    assert.deepEqual(candidates.slice(1).map((row) => row.slice(1)), report.candidates.map((c) => [c.compared, c.flags]));
+
+  const changed = Object.fromEntries((await cells(page, '#sensitivity-table')).map((row) => [row[0], row]));
+  for (const row of report.sensitivity) {
+    if (row.half_step_s !== null) same(changed[row.name][2], row.half_step_s, row.name + ' halved', 4);
+    if (row.double_step_s !== null) same(changed[row.name][3], row.double_step_s, row.name + ' doubled', 4);
+  }
+  const errors = await cells(page, '#error-table');
+  report.errors.rows.forEach((row, i) => {
+    assert.deepEqual([errors[i][0], errors[i][1]], [row.framework, row.device]);
+    samePercent(errors[i][4], row.share, row.framework);
+    same(errors[i][5], row.step_time_range_s[0], row.framework, 4);
+    same(errors[i][6], row.step_time_range_s[1], row.framework, 4);
+  });
+  const keys = await cells(page, '#configuration-tables');
+  assert.equal(keys.length, Object.keys(r.configuration).filter((key) => !key.startsWith('search.runner_up.')).length);
+  for (const [path, value] of Object.entries(r.configuration))
+    if (!path.startsWith('search.runner_up.'))
+      assert.ok(keys.some(([key, text]) => key === path.slice(path.indexOf('.') + 1) && text === value), path);
+}
+
+/** The acts of the document, decoded here once more: by class and queue, by start. */
+function decode({classes, programs, runs, shapes, names}) {
+  const rows = new Map();
+  for (let r = 0; r < runs.class.length; ++r) {
+    const {actors} = programs[classes[runs.class[r]].program];
+    const members = actors.name.map((_, a) => a).filter((a) =>
+      actors.queue[a] === runs.queue[r] && actors.phase[a] === runs.phase[r]);
+    const key = `${runs.class[r]} ${runs.queue[r]}`;
+    if (!rows.has(key)) rows.set(key, []);
+    members.forEach((a, i) => {
+      const at = shapes.first[runs.shape[r]] + i, start = runs.begin[r] + shapes.start[at];
+      const name = names[actors.name[a]];
+      rows.get(key).push({start, end: start + shapes.duration[at], actor: a, bytes: actors.bytes[a],
+        name: actors.layer[a] < 0 ? name : name.replace('h*', 'h' + actors.layer[a])});
+    });
+  }
+  for (const acts of rows.values()) acts.sort((a, b) => a.start - b.start);
+  return rows;
+}
+
+function checkActs({report}) {
+  const {classes, tick_s: tick} = report.timeline;
+  const rows = decode(report.timeline);
+  let acts = 0;
+  for (const [key, list] of rows) {
+    acts += list.length;
+    const [cls, queue] = key.split(' ').map(Number);
+    const busy = list.reduce((sum, act) => sum + (act.end - act.start) * tick, 0);
+    const simulated = classes[cls].queue_busy_s[queue];
+    assert.ok(Math.abs(busy - simulated) <= 1e-3 * simulated + list.length * tick,
+      `queue ${key}: acts of ${busy} s, simulated ${simulated} s`);
+  }
+  return {rows, acts};
+}
+
+const range = (page) => page.$eval('#timeline-view', (view) => ({begin: Number(view.dataset.begin),
+  end: Number(view.dataset.end), span: Number(view.dataset.end) - Number(view.dataset.begin)}));
+const near = (a, b, part, what) => assert.ok(Math.abs(a - b) <= part * Math.max(Math.abs(a), Math.abs(b)), `${what}: ${a}, ${b}`);
+
+/** Does something and waits until the timeline was drawn anew. */
+async function drawn(page, act) {
+  await act();
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+}
+
+async function checkTimeline({page, report}, rows) {
+  const whole = await range(page);
+  const press = (key) => drawn(page, () => page.keyboard.press(key));
+  await page.focus('#timeline-view');
+  await press('+');
+  near((await range(page)).span, whole.span / 1.5, 1e-6, '+ zooms in');
+  const before = await range(page);
+  await press('ArrowRight');
+  near((await range(page)).begin, before.begin + before.span / 10, 1e-6, 'right moves');
+  await press('ArrowLeft');
+  near((await range(page)).begin, before.begin, 1e-6, 'left moves back');
+  await press('-');
+  near((await range(page)).span, whole.span, 1e-6, '- zooms out');
+  await press('+');
+  await press('0');
+  assert.deepEqual(await range(page), whole, '0 shows the whole step');
+  await drawn(page, () => page.click('[data-do=in]'));
+  near((await range(page)).span, whole.span / 1.5, 1e-6, 'the button zooms in');
+  await drawn(page, () => page.click('[data-do=right]'));
+  assert.ok((await range(page)).begin > before.begin, 'the button moves');
+  await drawn(page, () => page.click('[data-do=whole]'));
+  assert.deepEqual(await range(page), whole);
+
+  // By keys: the first row, an act, the next one. Its fields are the document's.
+  await page.focus('#timeline-view');
+  await press('ArrowDown');
+  await press('.');
+  const fields = () => page.$$eval('#timeline-act dt', (all) => Object.fromEntries(all.map((one) =>
+    [one.textContent, one.nextElementSibling.textContent])));
+  const first = await fields();
+  const [key, acts] = [...rows].sort(([a], [b]) => a.localeCompare(b, 'en', {numeric: true}))[0];
+  const here = acts.filter((act) => act.name === first.act);
+  assert.ok(here.length > 0, `${first.act} is of queue ${key}`);
+  same(first.bytes, here[0].bytes, 'bytes of ' + first.act);
+  assert.ok(here.some((act) => Math.abs(numberIn(first.time) - (act.end - act.start) * report.timeline.tick_s) <=
+    1e-3 * numberIn(first.time) + 1e-12), 'time of ' + first.act);
+  assert.ok(first['waits for'].length > 0);
+  await press('.');
+  assert.notDeepEqual(await fields(), first, 'full stop chooses the next act');
+  await press(',');
+  assert.deepEqual(await fields(), first, 'comma chooses the act before');
+
+  // By mouse: zoomed around the chosen act, the pointer finds it.
+  await drawn(page, () => page.evaluate(() => document.querySelector('#timeline-view').scrollTo(0, 0)));
+  for (let i = 0; i < 40; ++i) await press('+');
+  const now = await range(page);
+  const act = here.find((one) => one.end > now.begin && one.start < now.end);
+  await drawn(page, () => page.$eval('#timeline-view', (view) => view.scrollIntoView()));
+  const box = await (await page.$('#timeline-view')).boundingBox();
+  assert.ok(act, 'the chosen act stays in view');
+  const gutter = Math.min(170, (box.width - 2) * 0.25);
+  const middle = (Math.max(act.start, now.begin) + Math.min(act.end, now.end)) / 2;
+  const x = box.x + 1 + gutter + ((middle - now.begin) / now.span) * (box.width - 2 - gutter);
+  const titles = 22 + 22 + 9;  // axis, title of the class, half a row
+  await page.mouse.move(x, box.y + titles);
+  await page.mouse.move(x + 1, box.y + titles);
+  await page.waitForSelector('#timeline-tip:not([hidden])', {timeout: 2000});
+  const tip = await page.textContent('#timeline-tip');
+  assert.ok(tip.includes(act.name) && tip.includes('waits for') && tip.includes('bytes'), tip);
+  const zoomed = await range(page);
+  await page.keyboard.down('Control');
+  await drawn(page, () => page.mouse.wheel(0, 100));
+  await page.keyboard.up('Control');
+  assert.ok((await range(page)).span > zoomed.span, 'Ctrl and wheel zoom out');
+  await page.mouse.move(5, 5);
+  await press('0');
+  await press('Escape');
+}
+
+async function checkFocus({page}) {
+  await page.focus('.skip');
+  const order = [];
+  for (let i = 0; i < 24; ++i) {
+    await page.keyboard.press('Tab');
+    order.push(await page.evaluate(() => {
+      const one = document.activeElement;
+      const look = getComputedStyle(one);
+      return {what: one.id || one.textContent.trim().slice(0, 30) || one.getAttribute('name'),
+        outline: look.outlineStyle !== 'none' && parseFloat(look.outlineWidth) >= 1};
+    }));
+    if (order[i].what === 'timeline-view') break;
+  }
+  const names = order.map((one) => one.what);
+  assert.ok(names.includes('Verdict') && names.includes('Configuration') && names.includes('zoom in'), names.join());
+  assert.equal(names.at(-1), 'timeline-view', 'the timeline is reached by Tab: ' + names.join());
+  for (const one of order) assert.ok(one.outline, `${one.what} shows that it has the focus`);
+}
+
+async function checkThemes({page}, name) {
+  const ground = () => page.$eval('body', (body) => getComputedStyle(body).backgroundColor);
+  const canvas = () => page.$eval('#timeline-canvas', (c) => [...c.getContext('2d').getImageData(2, 2, 1, 1).data].join());
+  const seen = {};
+  for (const theme of ['light', 'dark']) {
+    await drawn(page, () => page.check(`input[value=${theme}]`));
+    seen[theme] = {ground: await ground(), canvas: await canvas()};
+    await page.screenshot({path: `${folder}/${name}-${theme}.png`, fullPage: true});
+  }
+  assert.notDeepEqual(seen.light, seen.dark);
+  assert.notEqual(seen.light.canvas, seen.dark.canvas);
+  await drawn(page, () => page.check('input[value=auto]'));
+  assert.equal(await ground(), seen.light.ground);
+  await page.emulateMedia({colorScheme: 'dark'});
+  assert.equal(await ground(), seen.dark.ground, 'the system decides');
+  await page.emulateMedia({colorScheme: 'light'});
+}
+
+async function checkPrint({page}, name) {
+  const pdf = await page.pdf({path: `${folder}/${name}.pdf`, format: 'A4'});
+  assert.ok(pdf.length > 10000);
+  await page.emulateMedia({media: 'print'});
+  assert.equal(await page.$eval('nav', (nav) => getComputedStyle(nav).display), 'none');
+  await page.emulateMedia({media: 'screen'});
+}
+
+for (const name of ['small', 'gpt3']) {
+  const opened = await open(name + '.html');
+  const {page, report, faults} = opened;
+  await checkNumbers(opened);
+  const {rows, acts} = checkActs(opened);
+  await checkTimeline(opened, rows);
+  await checkFocus(opened);
+  await checkThemes(opened, name);
+  await checkPrint(opened, name);
+  // Whole, with all rows filled: under a second.
+  const ms = await page.$eval('#timeline-view', (view) => Number(view.dataset.drawMs));
+  assert.ok(ms < 1000, `a drawing takes ${ms} ms`);
+  assert.deepEqual(faults, []);
+  const ready = await page.$eval('html', (html) => html.dataset.ready);
+  console.log(`  ${name}: ${acts} acts, all drawn after ${ready} ms, a drawing takes ${ms.toFixed(0)} ms; ` +
+    `${report.layouts.tensors.length} tensors, ${report.candidates.length} candidates`);
+  await opened.close();
+}
+await browser.close();
