@@ -1145,10 +1145,11 @@ function drawTensor(tensor, device) {
     const devices = boxes.has(key) ? boxes.get(key).devices + ', ' + tensor.devices[b] : tensor.devices[b];
     boxes.set(key, {x0, x1, y0, y1, devices, ranges});
   });
-  for (const {x0, x1, y0, y1, devices, ranges} of boxes.values()) {
-    const held = holds(devices, device);
-    svg.append(drawing('rect', {class: held ? 'block held' : 'block', x: x0 + 1, y: y0 + 1, width: x1 - x0,
-      height: y1 - y0}, drawing('title', {}, `[${ranges.map((/** @type {number[]} */ r) => r.join(':')).join(', ')}] on ` +
+  const ordered = [...boxes.values()].sort((a, b) => Number(holds(a.devices, device)) - Number(holds(b.devices, device)));
+  for (const {x0, x1, y0, y1, devices, ranges} of ordered) {
+    const held = holds(devices, device), narrow = Math.min(x1 - x0, y1 - y0) < 4;  // pixels: lines would cover them
+    svg.append(drawing('rect', {class: held ? 'block held' : narrow ? 'block narrow' : 'block', x: x0 + 1, y: y0 + 1,
+      width: held ? Math.max(3, x1 - x0) : x1 - x0, height: held ? Math.max(3, y1 - y0) : y1 - y0}, drawing('title', {}, `[${ranges.map((/** @type {number[]} */ r) => r.join(':')).join(', ')}] on ` +
       `devices ${devices}`)));
     if (partial)
       svg.append(drawing('rect', {class: 'partial', x: x0 + 1, y: y0 + 1, width: x1 - x0, height: y1 - y0,
