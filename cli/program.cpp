@@ -13,6 +13,7 @@
 #include "cli/completions.h"
 #include "cli/diff_command.h"
 #include "cli/explain_command.h"
+#include "cli/export_command.h"
 #include "cli/list_command.h"
 #include "cli/profile_command.h"
 #include "cli/report_command.h"
@@ -57,6 +58,7 @@ int run_program(int argc, const char* const* argv, Extent extent) {
   add_explain_command(app, extent);
   add_diff_command(app, extent);
   add_report_command(app, extent);
+  add_export_command(app, extent);
   add_train_command(app, extent);
   add_profile_command(app, extent);
   add_calibrate_command(app, extent);

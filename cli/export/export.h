@@ -1,0 +1,153 @@
+// A resolved job as the launch arguments or the configuration that run it in another training framework.
+//
+//   const Exported e = write(*find_framework("megatron"), source);
+//   e.text    "torchrun --nproc-per-node 8 --nnodes 128 pretrain_gpt.py \\\n    --num-layers 96 \\\n ..."
+//   e.notes   {{"parallel.schedule", "zb-h1", "pipelines run 1F1B there, which is written"}}
+//
+// A framework is one file of this folder: a table of rows. A row has keys of ours, the names there that it
+// may write, what cannot be said, and the function that writes:
+//
+//   {{"parallel.schedule"}, {}, "schedules other than 1f1b", [](Writer& w) {
+//      if (w.from.pipelined() && w.from.label("parallel.schedule") != "1f1b")
+//        w.cannot("pipelines run 1F1B there, which is written");
+//    }},
+//
+// A new framework is a file, whose functions stand in a namespace of its own, and a line of frameworks.cpp.
+// Tests hold every table to the keys of cli/keys.h, so that none is forgotten, and every name to
+// cli/export/names.yaml, which says where each was read.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cli/job.h"
+
+namespace boxcar::cli::exports {
+
+using Json = nlohmann::ordered_json;
+
+// The job that is exported, with what rows ask about it.
+struct Source {
+  Request request;                            // its job is resolved
+  std::map<std::string, std::string> labels;  // by key path, as in plans
+  bool found_layouts = false;                 // the search chose layouts op by op
+  int other_slots = 0;                        // registers with other numbers of slots than the schedule's
+
+  const planner::Job& job() const { return request.job; }
+  const planner::Hints& parallel() const { return request.job.parallel; }
+  const ir::TrainOptions& train() const { return request.job.train; }
+  // REQUIRES that the model is one.
+  const ir::models::Transformer& model() const { return *request.job.model.transformer(); }
+
+  // The value of a key as in a job file; its default where labels leave it out.
+  std::string label(const std::string& path) const;
+  int gpus_per_node() const;  // of the launch: they divide the job's GPUs
+  int nodes() const;
+  int64_t micro_batches() const;  // of a replica in a step
+  int64_t padded_vocab() const;   // rows of the embedding
+  bool pipelined() const { return parallel().pp > 1; }
+  bool replicated() const { return parallel().dp > 1; }
+  bool sharded() const { return parallel().dp > 1 && parallel().zero > 0; }
+  bool mixed() const { return ir::is_mixed(train().precision); }
+  bool recomputes() const;          // anything: selective recomputation has nothing to do in fused attention
+  bool even_stages() const;         // all (virtual) stages have as many layers
+  bool rings() const;               // the simulated framework sends keys and values round
+  bool can_exchange_heads() const;  // over context parallelism: it divides the heads of a rank of tp
+  // The type of gradients where products have 16 bits: "float32" or "half".
+  std::string reduction() const;
+  int64_t bucket_elements(bool half) const;  // of grad_bucket_mb
+  // Whether ranks stand as in this order, "pp,dp,cp,tp": dimensions of degree 1 do not matter.
+  bool stands_as(const std::string& mesh_order) const;
+};
+
+// What cannot be said: `value` of `key` (a job's key, or a word such as "layouts"), and why.
+struct Note {
+  std::string key, value, why;
+  friend bool operator==(const Note&, const Note&) = default;
+};
+std::string to_text(const Note& note);  // "parallel.schedule zb-h1: pipelines run ..."
+
+// One name of the framework's with its value. A Python expression is {"python": "torch.float16"}.
+struct Setting {
+  std::string name;
+  Json value;
+};
+Json python(const std::string& expression);
+
+struct Row;
+
+class Writer {
+ public:
+  Writer(const Source& source, const Row& row, std::vector<Setting>& settings, std::vector<Note>& notes)
+      : from(source), row_(row), settings_(settings), notes_(notes) {}
+
+  const Source& from;
+
+  // Throws Error (fault) where the row does not list the name, or the name is there already.
+  void set(const std::string& name, Json value);
+  // Notes the row's first key, or `key`, with its value.
+  void cannot(const std::string& why);
+  void cannot(const std::string& key, const std::string& why);
+
+ private:
+  const Row& row_;
+  std::vector<Setting>& settings_;
+  std::vector<Note>& notes_;
+};
+
+struct Row {
+  std::vector<std::string> keys;     // "parallel.tp"
+  std::vector<std::string> names;    // that it may write; empty: the framework has none
+  std::string limits;                // in words, for the documentation; empty: all can be said
+  void (*write)(Writer&) = nullptr;  // null: nothing is ever written or missing
+};
+
+// A file that names were read from, as names.yaml has it too.
+struct NameSource {
+  std::string where, commit;  // "github.com/NVIDIA/Megatron-LM megatron/training/arguments.py"
+};
+
+struct Framework {
+  std::string name;                   // "megatron"
+  std::string title;                  // "Megatron-LM", with the version
+  std::string comment;                // begins a line that is no setting
+  std::vector<std::string> families;  // of models that it trains; empty: any
+  std::vector<NameSource> sources;
+  std::vector<Row> rows;
+  // The file without its comments. `settings` are in the rows' order.
+  std::string (*render)(const Source& source, const std::vector<Setting>& settings) = nullptr;
+  // Lines of comment that stand before it.
+  std::vector<std::string> (*preface)(const Source& source) = nullptr;
+};
+
+// Each in a file of its name; frameworks.cpp lists them.
+Framework megatron();
+Framework nemo();
+Framework torchtitan();
+Framework deepspeed();
+
+const std::vector<Framework>& frameworks();
+// nullptr where there is none.
+const Framework* find_framework(std::string_view name);
+// Rows that are alike everywhere: where the plan was made for, and what is simulated alone.
+const std::vector<Row>& common_rows();
+// The framework's rows and the common ones.
+std::vector<const Row*> rows_of(const Framework& framework);
+
+struct Exported {
+  std::string text;
+  std::vector<Note> notes;
+  std::vector<Setting> settings;  // what the text says
+};
+// Throws Error (bad input) at --to where the framework does not train models of the job's family.
+Exported write(const Framework& framework, const Source& source);
+
+// Settings with a prefix, "parallelism.", without it; for renders that group them.
+std::vector<Setting> with_prefix(const std::vector<Setting>& settings, const std::string& prefix);
+const Json* find(const std::vector<Setting>& settings, const std::string& name);
+
+}  // namespace boxcar::cli::exports

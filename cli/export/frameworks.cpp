@@ -1,0 +1,49 @@
+#include <algorithm>
+
+#include "cli/export/export.h"
+
+namespace boxcar::cli::exports {
+
+const std::vector<Framework>& frameworks() {
+  static const std::vector<Framework> all{megatron(), nemo(), torchtitan(), deepspeed()};
+  return all;
+}
+
+const Framework* find_framework(std::string_view name) {
+  const std::vector<Framework>& all = frameworks();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Framework& f) { return f.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+const std::vector<Row>& common_rows() {
+  static const std::vector<Row> rows{
+      {{"cluster.preset", "cluster.device"}, {}, "a comment names the machines"},
+      {{"cluster.memory_margin"},
+       {},
+       "no framework keeps a share of memory free",
+       [](Writer& w) {
+         if (w.from.request.memory_margin > 0) w.cannot("no framework keeps a share of memory free");
+       }},
+      {{"train.preset"}, {}, "every key that it sets is exported by itself"},
+      {{"train.stack"}, {}, "a comment names the framework that was simulated"},
+      {{"train.routing_skew"},
+       {},
+       "a simulated property of the data",
+       [](Writer& w) {
+         if (w.from.job().routing_skew > 1) w.cannot("it describes how a router behaves, and sets nothing");
+       }},
+      {{"model.channels", "model.classes", "model.width", "model.image", "model.channels_last"},
+       {},
+       "of models of images, which deepspeed alone takes"},
+      {{"parallel.stage_order"},
+       {},
+       "stages on other devices than in order",
+       [](Writer& w) {
+         if (!w.from.parallel().stage_order.empty())
+           w.cannot("stages stand in order; order the host list of the launch so that they do");
+       }},
+  };
+  return rows;
+}
+
+}  // namespace boxcar::cli::exports
