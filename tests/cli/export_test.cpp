@@ -1,0 +1,484 @@
+// boxcar export: its tables against our keys and the other frameworks' names, whole files, refusals, and laws
+// over random jobs.
+#include "cli/export/export.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <yaml-cpp/yaml.h>
+
+#include <fstream>
+#include <optional>
+#include <random>
+#include <set>
+#include <sstream>
+
+#include "bad_input.h"
+#include "cli/export_command.h"
+#include "cli/keys.h"
+#include "random_job.h"
+#include "sbp/error.h"
+
+namespace boxcar::cli::export_tests {
+namespace {
+
+using exports::Exported;
+using exports::Framework;
+using exports::Json;
+using exports::Row;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using tests::Output;
+using tests::RandomJob;
+using tests::TemporaryFile;
+using tests::Words;
+
+bool is_exported(const Key& key) { return key.section != run_section; }
+
+const Row* row_of(const Framework& framework, const std::string& path) {
+  for (const Row* row : exports::rows_of(framework))
+    if (std::count(row->keys.begin(), row->keys.end(), path)) return row;
+  return nullptr;
+}
+
+TEST(ExportTables, HaveEveryKeyOnce) {
+  for (const Framework& framework : exports::frameworks()) {
+    std::multiset<std::string> paths;
+    for (const Row* row : exports::rows_of(framework)) {
+      paths.insert(row->keys.begin(), row->keys.end());
+      EXPECT_TRUE(!row->names.empty() || !row->limits.empty())
+          << framework.name << " neither exports " << row->keys.front() << " nor says why not";
+      EXPECT_TRUE(row->write || row->names.empty()) << framework.name << " " << row->keys.front();
+    }
+    for (const Key& key : keys())
+      EXPECT_EQ(paths.count(key.path()), is_exported(key) ? 1u : 0u) << framework.name << " " << key.path();
+    for (const std::string& path : paths) {
+      const size_t dot = path.find('.');
+      EXPECT_TRUE(find_key(path.substr(0, dot), path.substr(dot + 1))) << framework.name << " " << path;
+    }
+  }
+}
+
+// By framework: each name with the commit where it was read.
+std::map<std::string, std::map<std::string, std::string>> known_names() {
+  std::map<std::string, std::map<std::string, std::string>> known;
+  for (const auto& framework : YAML::LoadFile(BOXCAR_SOURCE_DIR "/cli/export/names.yaml"))
+    for (const YAML::Node& source : framework.second)
+      for (const YAML::Node& name : source["names"])
+        known[framework.first.Scalar()][name.Scalar()] = source["commit"].Scalar();
+  return known;
+}
+
+TEST(ExportTables, HaveNamesThatWereReadSomewhere) {
+  const auto known = known_names();
+  for (const Framework& framework : exports::frameworks()) {
+    ASSERT_TRUE(known.contains(framework.name));
+    std::set<std::string> names;
+    for (const Row* row : exports::rows_of(framework))
+      for (const std::string& name : row->names) {
+        EXPECT_TRUE(known.at(framework.name).contains(name)) << framework.name << " " << name;
+        EXPECT_TRUE(names.insert(name).second) << framework.name << " has two rows that write " << name;
+      }
+    for (const exports::NameSource& source : framework.sources) EXPECT_EQ(source.commit.size(), 40u);
+  }
+}
+
+TEST(ExportTables, NamesHaveTheSourcesThatTheCodeGives) {
+  const YAML::Node file = YAML::LoadFile(BOXCAR_SOURCE_DIR "/cli/export/names.yaml");
+  for (const Framework& framework : exports::frameworks()) {
+    std::set<std::string> places;
+    for (const YAML::Node& source : file[framework.name])
+      places.insert(source["where"].Scalar() + " " + source["commit"].Scalar());
+    for (const exports::NameSource& source : framework.sources)
+      // Some files say how names behave.
+      if (source.where.find("api.py") == std::string::npos &&
+          source.where.find("pipeline_parallel.py") == std::string::npos) {
+        EXPECT_TRUE(places.contains(source.where + " " + source.commit)) << source.where;
+      }
+  }
+}
+
+// What docs/export.md says of a key.
+std::string cell(const Framework& framework, const std::string& path) {
+  const Row* row = row_of(framework, path);
+  if (row->names.empty()) return "no: " + row->limits;
+  return row->limits.empty() ? "yes" : "yes, except " + row->limits;
+}
+
+TEST(ExportTables, AreDocumented) {
+  std::string table;
+  for (const Key& key : keys()) {
+    if (!is_exported(key)) continue;
+    table += "| " + key.path();
+    for (const Framework& framework : exports::frameworks()) table += " | " + cell(framework, key.path());
+    table += " |\n";
+  }
+  std::ifstream in(BOXCAR_SOURCE_DIR "/docs/export.md");
+  std::stringstream text;
+  text << in.rdbuf();
+  EXPECT_NE(text.str().find(table), std::string::npos) << "docs/export.md should have\n" << table;
+}
+
+// README's GPT-3 175B on 1,024 A100s, as it is and in bfloat16 with fused attention.
+const Words gpt3{"--model=gpt",
+                 "--layers=96",
+                 "--hidden=12288",
+                 "--heads=96",
+                 "--seq=2048",
+                 "--vocab=51200",
+                 "--cluster=dgx-a100-80g",
+                 "--gpus=1024",
+                 "--dp=16",
+                 "--tp=8",
+                 "--pp=8",
+                 "--micro-batch=1",
+                 "--global-batch=1536",
+                 "--precision=fp16",
+                 "--recompute=full",
+                 "--zero=1"};
+
+Output run_export(const std::string& to, const Words& job, const Words& more = {}) {
+  Words words{"export", "--to", to};
+  words.insert(words.end(), job.begin(), job.end());
+  words.insert(words.end(), more.begin(), more.end());
+  return tests::run_program(words);
+}
+
+std::string golden(const std::string& name) {
+  std::ifstream in(BOXCAR_SOURCE_DIR "/tests/cli/export_golden/" + name);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+class ExportGolden : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ExportGolden, Gpt3) {
+  const Output output = run_export(GetParam(), gpt3);
+  EXPECT_EQ(output.exit_code, 0) << output.err;
+  EXPECT_EQ(output.out, golden(std::string("gpt3.") + GetParam()));
+  // Each comment at the end stands on stderr too.
+  std::istringstream lines(output.out);
+  std::string notes;
+  const std::string begin =
+      fmt::format("{} cannot be said in ", exports::find_framework(GetParam())->comment);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(begin)) notes += "boxcar: " + line.substr(line.find("cannot")) + "\n";
+  EXPECT_EQ(output.err, notes);
+  EXPECT_EQ(run_export(GetParam(), gpt3, {"--strict"}).exit_code, notes.empty() ? 0 : 1);
+}
+
+TEST_P(ExportGolden, LlamaWithEverythingElse) {
+  const Output output = run_export(GetParam(), {"--model=llama2-70b",
+                                                "--cluster=dgx-h100",
+                                                "--gpus=512",
+                                                "--tp=8",
+                                                "--pp=4",
+                                                "--context-parallel=2",
+                                                "--virtual-stages=2",
+                                                "--stage-layers=9,10,10,10,10,10,10,11",
+                                                "--zero=1",
+                                                "--sequence-parallel",
+                                                "--attention=flash",
+                                                "--precision=bf16",
+                                                "--fused-loss",
+                                                "--logits=half",
+                                                "--fused-optimizer",
+                                                "--weight-decay=0.1",
+                                                "--beta2=0.95",
+                                                "--clip-norm=0",
+                                                "--stack=megatron",
+                                                "--overlap-grad",
+                                                "--global-batch=256",
+                                                "--memory-margin=8%"});
+  EXPECT_EQ(output.exit_code, 0) << output.err;
+  EXPECT_EQ(output.out, golden(std::string("llama.") + GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(To, ExportGolden, ::testing::Values("megatron", "nemo", "torchtitan", "deepspeed"),
+                         [](const auto& named) { return std::string(named.param); });
+
+TEST(ExportCommand, WritesAPlanAsItsJob) {
+  const TemporaryFile plan("plan.txt", ""), job("job.yaml", tests::job_file + "parallel: {tp: 2, zero: 1}\n"),
+      out("out.sh", "");
+  ASSERT_EQ(tests::run_program({"simulate", job.path(), "--save-plan", plan.path()}).exit_code, 0);
+  const Output of_job = tests::run_program({"export", job.path(), "--to", "megatron"});
+  const Output of_plan = tests::run_program({"export", plan.path(), "--to", "megatron"});
+  EXPECT_EQ(of_job.exit_code, 0) << of_job.err;
+  EXPECT_GT(of_job.out.size(), 500u);
+  EXPECT_EQ(of_plan.out, of_job.out);
+  EXPECT_EQ(of_plan.err, of_job.err);
+  const Output to_file = tests::run_program({"export", plan.path(), "--to", "megatron", "-o", out.path()});
+  EXPECT_EQ(to_file.out, "");
+  std::ifstream in(out.path());
+  std::stringstream text;
+  text << in.rdbuf();
+  EXPECT_EQ(text.str(), of_job.out);
+}
+
+std::string text_of_file(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+TEST(ExportCommand, SaysWhatTheSearchFoundBeyondKeys) {
+  const TemporaryFile plan("plan.txt", ""), job("job.yaml", tests::job_file + "parallel: {tp: 2, pp: 2}\n");
+  ASSERT_EQ(
+      tests::run_program({"simulate", job.path(), "--global-batch=16", "--save-plan", plan.path()}).exit_code,
+      0);
+  const std::string text = text_of_file(plan.path());
+  const std::string label = "label model.family = gpt\n";
+  ASSERT_NE(text.find(label), std::string::npos) << text.substr(0, 2000);
+  const TemporaryFile found("found.txt",
+                            tests::replace_all(text, label, "label search.layouts.partial = true\n" + label));
+  EXPECT_THAT(
+      tests::run_program({"export", found.path(), "--to", "nemo"}).err,
+      HasSubstr(
+          "boxcar: cannot be said in nemo: layouts: the search chose them op by op, with the slots that "
+          "go with them; there they are those of the framework's own code\n"));
+}
+
+TEST(ExportCommand, LetsFilesBeRead) {
+  const Output json = run_export("deepspeed", gpt3);
+  const auto doc = nlohmann::json::parse(json.out, nullptr, true, /*ignore_comments=*/true);
+  EXPECT_EQ(doc["train_batch_size"], 1536);
+  EXPECT_EQ(doc["optimizer"]["params"]["betas"], nlohmann::json::array({0.9, 0.999}));
+  const TemporaryFile script("run.sh", run_export("megatron", gpt3).out);
+  EXPECT_EQ(tests::run_another("/bin/sh", {"-n", script.path()}).exit_code, 0);
+#ifdef BOXCAR_PYTHON
+  const TemporaryFile recipe("recipe.py", run_export("nemo", gpt3).out),
+      toml("job.toml", run_export("torchtitan", gpt3, {"--clip-norm=0"}).out);
+  const Output parsed = tests::run_another(
+      BOXCAR_PYTHON,
+      {"-c",
+       "import ast, sys\nast.parse(open(sys.argv[1]).read())\n"
+       "try:\n    import tomllib\nexcept ImportError:\n    sys.exit(0)\n"
+       "print(tomllib.load(open(sys.argv[2], 'rb'))['parallelism']['pipeline_parallel_degree'])",
+       recipe.path(), toml.path()});
+  EXPECT_EQ(parsed.exit_code, 0) << parsed.err;
+  EXPECT_THAT(parsed.out, ::testing::AnyOf("8\n", ""));
+#endif
+}
+
+TEST(BadInput, Exports) {
+  const TemporaryFile bare("bare.txt", "plan bare\ndevices 1\nmicro_batches 1\n");
+  const tests::CommandCase cases[] = {
+      {{}, 2, "--to: missing; `boxcar export --help` says more"},
+      {{"--to"}, 2, "--to: needs a value"},
+      {{"--to=nemmo"},
+       2,
+       "--to: no framework is named \"nemmo\" (did you mean nemo?); known are megatron, nemo, torchtitan, "
+       "deepspeed"},
+      {{"--to=megatron", "--model=resnet50", "--cluster=dgx-a100-80g", "--gpus=8"},
+       2,
+       "--to: megatron trains models of family gpt, bert, llama, t5, not resnet (deepspeed takes any model)"},
+      {{"--to=nemo", "--model=bert-large", "--cluster=dgx-a100-80g", "--gpus=8"},
+       2,
+       "--to: nemo trains models of family gpt, llama, not bert (deepspeed takes any model)"},
+      {{"--to=megatron", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "-o", "no/such/folder/x"},
+       2,
+       "no/such/folder/x: cannot be written: No such file or directory"},
+      {{"--to=megatron", "--strct"},
+       2,
+       "--strct: unknown flag (did you mean --strict?); `boxcar export --help` lists all"},
+      {{"--to=megatron", "--gpus=8"}, 2, "model.layers: missing; give it in the job file or as --layers"},
+  };
+  tests::expect_refused({"export"}, cases);
+}
+
+TEST(ExportCommand, RefusesAPlanWithoutAJob) {
+  const TemporaryFile plan("plan.txt", ""), job("job.yaml", tests::job_file);
+  ASSERT_EQ(tests::run_program({"simulate", job.path(), "--save-plan", plan.path()}).exit_code, 0);
+  std::istringstream lines(text_of_file(plan.path()));
+  std::string without;
+  for (std::string line; std::getline(lines, line);)
+    if (!line.starts_with("label ") || line.starts_with("label cluster.preset ")) without += line + "\n";
+  const TemporaryFile bare("bare.txt", without);
+  tests::expect_refused({"export", "--to=nemo", bare.path()}, 2,
+                        "FILE: says of no job that it is the plan of (export one that search -o or simulate "
+                        "--save-plan wrote)",
+                        "FILE", bare.path());
+  tests::expect_refused(
+      {"export", "--to=nemo", plan.path(), "--tp=2"}, 2,
+      "--tp: has no effect on a saved plan; of a job's keys it takes --cluster, --device and "
+      "--routing-skew");
+}
+
+TEST(ExportCommand, IsStrict) {
+  const Words job{"--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8",   "--dp=1", "--pp=4",
+                  "--tp=2",       "--schedule=zb-h1",       "--gelu=tanh"};
+  const TemporaryFile out("out.sh", "before");
+  const Output output = run_export("megatron", job, {"--strict", "-o", out.path()});
+  EXPECT_EQ(output.exit_code, 1);
+  EXPECT_EQ(output.out, "");
+  EXPECT_EQ(text_of_file(out.path()), "before");
+  EXPECT_EQ(output.err,
+            "boxcar: cannot be said in megatron: parallel.schedule zb-h1: pipelines run 1F1B there, which is "
+            "written\nboxcar: --strict: 1 thing cannot be said in megatron (without --strict the rest is "
+            "written)\n");
+  Words sayable = job;
+  sayable[6] = "--schedule=1f1b";
+  const Output all = run_export("megatron", sayable, {"--strict"});
+  EXPECT_EQ(all.exit_code, 0) << all.err;
+  EXPECT_EQ(all.err, "");
+  EXPECT_THAT(all.out, Not(HasSubstr("cannot be said")));
+}
+
+// Nothing where the job is refused.
+std::optional<exports::Source> source_of_job(const RandomJob& job) {
+  try {
+    Resolved resolved = resolve(tests::given_of(job));
+    return exports::Source{std::move(resolved.request), std::move(resolved.labels)};
+  } catch (const Error& e) {
+    EXPECT_NE(e.code(), Exit::fault) << tests::to_text(job) << ": " << e.what();
+    return std::nullopt;
+  }
+}
+
+// Nothing where the framework does not train such models.
+std::optional<Exported> exported(const Framework& framework, const exports::Source& source) {
+  try {
+    return exports::write(framework, source);
+  } catch (const Error& e) {
+    EXPECT_NE(e.code(), Exit::fault) << e.what();
+    return std::nullopt;
+  }
+}
+
+// Jobs in which many keys have an effect.
+std::vector<RandomJob> bases() {
+  const char* texts[] = {
+      "parallel.dp=2 parallel.tp=2 parallel.pp=2 parallel.zero=1 train.precision=fp16 model.layers=4 "
+      "train.global_batch=x4",
+      "parallel.dp=2 parallel.tp=2 parallel.pp=2 train.precision=bf16 model.layers=4 train.global_batch=x4 "
+      "train.optimizer=momentum",
+      "model.family=llama parallel.dp=4 parallel.zero=3 train.precision=bf16 parallel.attention=flash "
+      "parallel.recompute=full",
+      "model.family=llama parallel.context_parallel=2 parallel.dp=2 parallel.attention=flash "
+      "train.precision=bf16",
+      "parallel.dp=2 model.experts=2 train.precision=bf16",
+      "parallel.pp=2 model.layers=4 parallel.recompute=full parallel.recompute_layers=1 "
+      "train.global_batch=x4",
+      "model.family=bert model.masked=2",
+      "model.family=t5 model.layers=4",
+      "model.family=resnet model.layers=16",
+  };
+  std::vector<RandomJob> jobs;
+  for (const char* text : texts) jobs.push_back(tests::parse_random_job(text));
+  return jobs;
+}
+
+// No key is lost: another value is another text, or a note.
+TEST(ExportLaws, NothingIsSilentlyDifferent) {
+  // Values that mean what the other value means, or what these frameworks do either way.
+  const std::set<std::string> alike{"train.grad_reduction=float32", "train.off=fuse_elementwise",
+                                    "train.optimizer=adamw"};
+  std::vector<std::optional<exports::Source>> from;
+  for (const RandomJob& base : bases()) {
+    from.push_back(source_of_job(base));
+    ASSERT_TRUE(from.back()) << tests::to_text(base);
+  }
+  for (const tests::Dimension& d : tests::dimensions()) {
+    if (!row_of(exports::frameworks().front(), d.path)) continue;  // of running
+    for (const std::string& value : d.values) {
+      if (alike.contains(d.path + "=" + value)) continue;
+      std::map<std::string, std::pair<bool, bool>> tried_and_told;
+      for (size_t b = 0; b < from.size(); ++b) {
+        const auto to = source_of_job(bases()[b].with(d.path, value));
+        const auto has_key = [&](const exports::Source& source) {
+          return key_at(d.path).is_of(source.job().model.family());
+        };
+        if (!to || !has_key(*from[b]) || !has_key(*to)) continue;
+        if (from[b]->label(d.path) == to->label(d.path)) continue;
+        for (const Framework& framework : exports::frameworks()) {
+          if (!row_of(framework, d.path)->write) continue;  // the table has a reason
+          const auto before = exported(framework, *from[b]), after = exported(framework, *to);
+          if (!before || !after) continue;
+          auto& [tried, told] = tried_and_told[framework.name];
+          tried = true;
+          told = told || before->text != after->text;
+        }
+      }
+      for (const auto& [name, found] : tried_and_told)
+        EXPECT_EQ(found.first, found.second) << name << " loses " << d.path << " " << value;
+    }
+  }
+}
+
+int64_t number(const Exported& e, const std::string& name, int64_t otherwise = 1) {
+  const Json* value = exports::find(e.settings, name);
+  return value ? value->get<int64_t>() : otherwise;
+}
+
+// GPUs, replicas and batches as the framework would count them.
+struct Counts {
+  int64_t gpus, dp, micro_batch, micro_batches, global_batch;
+};
+
+Counts counts_of(const std::string& framework, const Exported& e, const planner::Job& job) {
+  const planner::Hints& h = job.parallel;
+  if (framework == "megatron" || framework == "nemo") {
+    const bool nemo = framework == "nemo";
+    const std::string strategy = nemo ? "MegatronStrategy." : "--", data = nemo ? "MockDataModule." : "--";
+    const auto in = [&](const std::string& prefix, std::string name) {
+      if (!nemo) std::replace(name.begin(), name.end(), '_', '-');
+      return number(e, prefix + name);
+    };
+    const int64_t gpus = nemo ? number(e, "Trainer.devices") * number(e, "Trainer.num_nodes")
+                              : number(e, "--nproc-per-node") * number(e, "--nnodes");
+    const int64_t dp =
+        gpus / (in(strategy, "tensor_model_parallel_size") * in(strategy, "pipeline_model_parallel_size") *
+                in(strategy, "context_parallel_size"));
+    const int64_t micro = in(data, "micro_batch_size"), global = in(data, "global_batch_size");
+    return {gpus, dp, micro, global / (micro * dp), global};
+  }
+  if (framework == "deepspeed") {
+    const int64_t gpus = number(e, "--num_nodes") * number(e, "--num_gpus");
+    const int64_t dp = gpus / (number(e, "tensor_parallel.autotp_size") * h.pp * h.cp);
+    return {gpus, dp, number(e, "train_micro_batch_size_per_gpu"), number(e, "gradient_accumulation_steps"),
+            number(e, "train_batch_size")};
+  }
+  const std::string p = "parallelism.";
+  const int64_t dp =
+      number(e, p + "data_parallel_replicate_degree") * number(e, p + "data_parallel_shard_degree");
+  const int64_t pp = number(e, p + "pipeline_parallel_degree"),
+                local = number(e, "training.local_batch_size");
+  const int64_t micro = number(e, p + "pipeline_parallel_microbatch_size", local);
+  const int64_t global = number(e, "training.global_batch_size");
+  return {dp * pp * number(e, p + "tensor_parallel_degree") * number(e, p + "context_parallel_degree"), dp,
+          micro, global / (local * dp) * (local / micro), global};
+}
+
+TEST(ExportLaws, DegreesMultiplyToTheGpusAndBatchesAgree) {
+  std::mt19937_64 random(20);
+  const auto below = [&](size_t limit) { return static_cast<size_t>(random() % limit); };
+  std::map<std::string, int> written;
+  for (int i = 0; i < 2000; ++i) {
+    RandomJob job = bases().at(below(bases().size()));
+    for (int change = 0; change < 4; ++change) {
+      const tests::Dimension& d = tests::dimensions().at(below(tests::dimensions().size()));
+      job = job.with(d.path, d.values.at(below(d.values.size())));
+    }
+    const auto source = source_of_job(job);
+    if (!source) continue;
+    for (const Framework& framework : exports::frameworks()) {
+      const auto e = exported(framework, *source);
+      if (!e) continue;
+      ++written[framework.name];
+      const planner::Job& resolved = source->job();
+      const Counts counts = counts_of(framework.name, *e, resolved);
+      EXPECT_EQ(counts.gpus, resolved.gpus) << tests::to_text(job);
+      EXPECT_EQ(counts.dp, resolved.parallel.dp) << tests::to_text(job);
+      EXPECT_EQ(counts.micro_batch, resolved.parallel.micro_batch) << tests::to_text(job);
+      EXPECT_EQ(counts.micro_batches, source->micro_batches()) << tests::to_text(job);
+      EXPECT_EQ(counts.global_batch, resolved.global_batch) << tests::to_text(job);
+      EXPECT_EQ(counts.global_batch, counts.micro_batch * counts.micro_batches * counts.dp);
+    }
+  }
+  for (const Framework& framework : exports::frameworks()) EXPECT_GT(written[framework.name], 100);
+}
+
+}  // namespace
+}  // namespace boxcar::cli::export_tests
