@@ -5,7 +5,6 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <optional>
 
@@ -208,8 +207,7 @@ void expand_model(GivenKeys& given) {
   std::string where = family->second.where;
   family->second.text = model->family;
   for (const auto& [path, text] : model->values) given.try_emplace(path, Given{text, where + ": " + path});
-  for (const std::string& note : notes_of(*model, given))
-    std::fputs(fmt::format("boxcar: {}: {}\n", where, note).c_str(), stderr);
+  for (const std::string& note : notes_of(*model, given)) tell(fmt::format("{}: {}", where, note));
 }
 
 }  // namespace

@@ -156,7 +156,17 @@ void print(const std::string& text) {
     throw Error::fault("standard output", fmt::format("cannot be written: {}", std::strerror(errno)));
 }
 
-void tell(const std::string& text) { std::fputs(("boxcar: " + text + "\n").c_str(), stderr); }
+namespace {
+TellOnce* telling_once = nullptr;
+}
+
+TellOnce::TellOnce() { telling_once = this; }
+TellOnce::~TellOnce() { telling_once = nullptr; }
+
+void tell(const std::string& text) {
+  if (telling_once && !telling_once->told_.insert(text).second) return;
+  std::fputs(("boxcar: " + text + "\n").c_str(), stderr);
+}
 
 void check_apart(const std::vector<std::pair<std::string, std::string>>& files) {
   for (size_t a = 0; a < files.size(); ++a) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <ostream>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,18 @@ void check_writable(const std::string& path);
 void print(const std::string& text);
 // Notes for the user beside the results, on stderr: "boxcar: <text>".
 void tell(const std::string& text);
+// While it lives, the same note is told once, for work on many jobs that are alike. One at a time.
+class TellOnce {
+ public:
+  TellOnce();
+  ~TellOnce();
+  TellOnce(const TellOnce&) = delete;
+  TellOnce& operator=(const TellOnce&) = delete;
+
+ private:
+  friend void tell(const std::string& text);
+  std::set<std::string> told_;
+};
 // By flag, in order: {{"JOB.yaml", "a.yaml"}, {"--trace", "t.json"}}. Throws Error (bad input) where two name
 // one file, at the later flag.
 void check_apart(const std::vector<std::pair<std::string, std::string>>& files);

@@ -17,8 +17,8 @@
 #include "cli/plan_file.h"
 #include "cli/report_text.h"
 #include "cli/search_job.h"
+#include "cli/verdict.h"
 #include "cli/what_if.h"
-#include "ir/units.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
 #include "sim/explain/report.h"
@@ -79,24 +79,10 @@ void compile_job(const SimulateArguments& arguments, Loaded& loaded) {
   loaded.plan.labels = std::move(labels);
 }
 
-// The refusal of a job that does not fit: where, by how much, and what would help.
+// The refusal of a job that does not fit, and what would help.
 std::string why_not(const explain::Report& r, const Loaded& loaded) {
-  if (r.node_peak_bytes > r.memory_limit_bytes)
-    return fmt::format(
-        "does not fit: the devices of a node need {} together, it has {} (use more nodes, or a "
-        "smaller model, micro_batch or seq)",
-        ir::format_bytes(static_cast<double>(r.node_peak_bytes)),
-        ir::format_bytes(static_cast<double>(r.memory_limit_bytes)));
-  const explain::StageReport* worst = &r.stages.front();
-  for (const explain::StageReport& stage : r.stages) {
-    if (stage.peak_bytes > worst->peak_bytes) worst = &stage;
-  }
-  std::string text =
-      fmt::format("does not fit: {} needs {} of {}, {} too much", worst->name,
-                  ir::format_bytes(static_cast<double>(worst->peak_bytes)),
-                  ir::format_bytes(static_cast<double>(r.memory_limit_bytes)),
-                  ir::format_bytes(static_cast<double>(worst->peak_bytes - r.memory_limit_bytes)));
-  if (loaded.job) text += advice_text(*loaded.job, loaded.whole);
+  std::string text = why_not_text(r);
+  if (loaded.job && r.node_peak_bytes <= r.memory_limit_bytes) text += advice_text(*loaded.job, loaded.whole);
   return text;
 }
 

@@ -65,6 +65,21 @@ std::string bound_text(const explain::Report& r) {
   return fmt::format("  bound by  {}\n", binding_text(binding(r)));
 }
 
+std::string why_not_text(const explain::Report& r) {
+  if (r.node_peak_bytes > r.memory_limit_bytes)
+    return fmt::format(
+        "does not fit: the devices of a node need {} together, it has {} (use more nodes, or a "
+        "smaller model, micro_batch or seq)",
+        bytes_text(r.node_peak_bytes), bytes_text(r.memory_limit_bytes));
+  const explain::StageReport* worst = &r.stages.front();
+  for (const explain::StageReport& stage : r.stages) {
+    if (stage.peak_bytes > worst->peak_bytes) worst = &stage;
+  }
+  return fmt::format("does not fit: {} needs {} of {}, {} too much", worst->name,
+                     bytes_text(worst->peak_bytes), bytes_text(r.memory_limit_bytes),
+                     bytes_text(worst->peak_bytes - r.memory_limit_bytes));
+}
+
 ordered_json error_json(const campaign::ErrorBar& bar) {
   const campaign::StepError& error = bar.error;
   return {{"share", error.share},   {"published_steps", error.steps},  {"framework", error.framework},
