@@ -1,0 +1,45 @@
+// One point of a sweep: its identity, and its run.
+//
+//   PointRunner runner(sweep.search);
+//   const Identity who = runner.identity(sweep.at(1));   // {"6b1f...", ""}: 32 hexadecimal digits, not
+//   refused const RunRow row = runner.run(sweep.at(1)); row.cells["step_time_s"]   // 30.14
+//   row.cells["status"]        // "simulated"
+//
+// A run does what `boxcar simulate --what-if` or `boxcar search --what-if` would. A plan depends on no
+// constant of the cluster but its memory, so the last compiled plan is kept for the next point that differs
+// in constants alone. One thread at a time, and one runner that simulates in a process (sim/simulate.h).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cli/sweep/columns.h"
+#include "cli/sweep/points.h"
+
+namespace boxcar::cli {
+
+struct Identity {
+  // Of the resolved configuration, the description of the cluster and its changes: 128 bits as hexadecimal
+  // digits. Of a point that is refused: of the keys as given.
+  std::string key;
+  std::string refused;  // why the job's checks refuse it; empty: they do not
+};
+
+class PointRunner {
+ public:
+  explicit PointRunner(bool search);
+  ~PointRunner();
+  PointRunner(const PointRunner&) = delete;
+  PointRunner& operator=(const PointRunner&) = delete;
+
+  // Both throw Error (fault) alone, and what the system throws: a job that cannot run is a row that says why.
+  Identity identity(const SweepPoint& point);
+  RunRow run(const SweepPoint& point);
+  int compiled() const;  // plans so far
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace boxcar::cli
