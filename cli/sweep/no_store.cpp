@@ -1,0 +1,26 @@
+// In place of store.cpp where SQLite was not found.
+#include "cli/sweep/store.h"
+#include "sbp/error.h"
+
+namespace boxcar::cli {
+namespace {
+
+[[noreturn]] void lacks_sqlite() {
+  throw Error::cannot_run("", "this build lacks SQLite (install libsqlite3-dev, configure again and build)");
+}
+
+}  // namespace
+
+struct RunsWriter::State {};
+
+bool has_sqlite() { return false; }
+RunsWriter::RunsWriter(const std::string&, const std::string&, const std::vector<std::string>&) {
+  lacks_sqlite();
+}
+RunsWriter::~RunsWriter() = default;
+const std::set<std::string>& RunsWriter::keys() const { lacks_sqlite(); }
+void RunsWriter::add(const std::vector<RunRow>&) { lacks_sqlite(); }
+RunsTable read_runs(const std::string&, const RunsQuery&) { lacks_sqlite(); }
+std::vector<std::string> runs_columns(const std::string&) { lacks_sqlite(); }
+
+}  // namespace boxcar::cli

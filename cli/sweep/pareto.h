@@ -1,0 +1,18 @@
+// Rows that no other row beats: the Pareto front.
+//
+//   pareto_front({{1, 9}, {2, 5}, {3, 7}, {2, 5}})   // {0, 1, 3}: {3, 7} is no better than {2, 5} in
+//   anything
+//
+// A row beats another that is nowhere better, and worse somewhere. Equal rows do not beat each other.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace boxcar::cli {
+
+// Indices of the front, ascending. All rows have the same number of finite values, of which less is better.
+// Time: rows times the size of the front.
+std::vector<size_t> pareto_front(const std::vector<std::vector<double>>& rows);
+
+}  // namespace boxcar::cli

@@ -1,0 +1,71 @@
+// Files of runs: an SQLite database with a table `runs`, a row for each run (columns.h), and a table `meta`.
+//
+//   RunsWriter writer("runs.db", text);          // makes the file, or goes on with one
+//   if (!writer.keys().contains(key)) writer.add({row});   // on disk when add() returns
+//
+//   const RunsTable table = read_runs("runs.db", {.where = "step_time_s < 2", .columns = {"tp", "mfu"}});
+//   table.rows[0]   // {8, 0.352}
+//
+// A file has at most one writer at a time: another one is refused. Readers come and go meanwhile. After a
+// crash of the program or of the machine the file holds all rows whose add() returned, and no part of
+// another.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cli/sweep/columns.h"
+
+namespace boxcar::cli {
+
+inline constexpr int runs_schema_version = 1;
+
+// Whether this build has SQLite. Without it, all that follows throws Error (cannot run), which says so.
+bool has_sqlite();
+
+class RunsWriter {
+ public:
+  // `meta` keeps `sweep`, the text of the sweep file, and `axes`, columns of keys that have several values,
+  // to show them. Throws Error (bad input) where `path` cannot be written, is no file of runs or a damaged
+  // one, is of another version, or has a writer already.
+  RunsWriter(const std::string& path, const std::string& sweep, const std::vector<std::string>& axes = {});
+  ~RunsWriter();
+  RunsWriter(const RunsWriter&) = delete;
+  RunsWriter& operator=(const RunsWriter&) = delete;
+
+  // Of all rows, those that were there before included.
+  const std::set<std::string>& keys() const;
+  // In one transaction, on disk when it returns. A row whose key is there is left out. Waits while a reader
+  // holds the file. Throws Error (fault): a full disk.
+  void add(const std::vector<RunRow>& rows);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+struct RunsQuery {
+  std::string where = {};                 // one expression of SQL on columns; empty: all rows
+  std::vector<std::string> columns = {};  // empty: usual_columns
+  std::vector<std::string> sort = {};     // "step_time_s", "mfu desc"; unknown values are last
+  std::vector<std::string> pareto = {};   // columns in which no other row may be better (pareto.h)
+  std::optional<int64_t> limit = {};
+};
+
+struct RunsTable {
+  std::vector<std::string> columns;
+  std::vector<std::vector<nlohmann::json>> rows;  // null where a value is not known
+};
+
+// Rows of a file, which may be anybody's: nothing is written, attached, loaded or called but SQLite's own
+// functions of values. Throws Error (bad input): at the file, or at --where, --columns, --sort, --pareto.
+RunsTable read_runs(const std::string& path, const RunsQuery& query);
+
+// The columns that a file has, in its order.
+std::vector<std::string> runs_columns(const std::string& path);
+
+}  // namespace boxcar::cli
