@@ -20,6 +20,8 @@
 #include "cli/sbp_command.h"
 #include "cli/search_command.h"
 #include "cli/simulate_command.h"
+#include "cli/sweep_command.h"
+#include "cli/table_command.h"
 #include "cli/train_command.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
@@ -47,14 +49,18 @@ std::string given_commands(const CLI::App& app) {
 
 }  // namespace
 
+const char* program_version() { return BOXCAR_VERSION; }
+
 int run_program(int argc, const char* const* argv, Extent extent) {
   CLI::App app("boxcar: plan, simulate and run distributed deep learning", "boxcar");
-  app.set_version_flag("--version", "boxcar " BOXCAR_VERSION);
+  app.set_version_flag("--version", std::string("boxcar ") + program_version());
   app.require_subcommand(1);
   int exit_code = 0;
   add_simulate_command(app, exit_code, extent);
   add_search_command(app, exit_code, extent);
   add_campaign_command(app, exit_code, extent);
+  add_sweep_command(app, extent);
+  add_table_command(app);
   add_explain_command(app, extent);
   add_diff_command(app, extent);
   add_report_command(app, extent);

@@ -8,7 +8,7 @@
 
 namespace boxcar::cli {
 
-inline constexpr const char* program_version = "0.1.0";
+const char* program_version();  // "0.1.0"
 
 // The exit code. Throws Error where the input is wrong, the job cannot run or something fails.
 int run_program(int argc, const char* const* argv, Extent extent = Extent::whole);

@@ -17,7 +17,7 @@ install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR}
 set(made ${PROJECT_BINARY_DIR}/installed)
 file(MAKE_DIRECTORY ${made})
 set(pages)
-foreach(command "" simulate search campaign explain diff report train profile calibrate sbp clusters models)
+foreach(command "" simulate search campaign sweep table explain diff report export train profile calibrate sbp clusters models)
   set(page boxcar)
   if(command)
     set(page boxcar-${command})

@@ -121,7 +121,7 @@ struct RunsWriter::State {
     file.run(fmt::format("CREATE TABLE runs ({})", fmt::join(definitions, ", ")));
     file.run("CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)");
     put("schema_version", std::to_string(runs_schema_version));
-    put("program_version", program_version);
+    put("program_version", program_version());
     file.run("COMMIT");
   }
 
@@ -132,11 +132,11 @@ struct RunsWriter::State {
       throw Error::input(path,
                          fmt::format("is damaged ({}); `sqlite3 {} .recover` may save rows", found, path));
     const std::string version = value_of("program_version").value_or("");
-    if (version != program_version)
+    if (version != program_version())
       throw Error::input(
           path, fmt::format("was written by boxcar {}, and this is {}, whose results may differ (give "
                             "another file)",
-                            version, program_version));
+                            version, program_version()));
   }
 
   std::optional<std::string> value_of(const std::string& name) const {

@@ -1,0 +1,243 @@
+#include "cli/sweep_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "cli/arguments.h"
+#include "cli/output.h"
+#include "cli/quantities.h"
+#include "cli/sweep/point_run.h"
+#include "cli/sweep/points.h"
+#include "cli/sweep/store.h"
+#include "cli/sweep/workers.h"
+#include "sbp/error.h"
+
+namespace boxcar::cli {
+namespace {
+
+using SweepClock = std::chrono::steady_clock;
+
+struct SweepArguments {
+  JobArguments job;
+  std::string out;
+  int workers = 0;
+};
+
+// A sweep whose points have names: equal points are one run.
+struct Named {
+  Sweep sweep;
+  std::vector<std::string> keys;  // by point
+};
+
+volatile std::sig_atomic_t ended_by = 0;
+void end_sweep(int signal) { ended_by = signal; }
+
+// SIGINT and SIGTERM end the work, with all finished rows written, and then the program.
+class Interruption {
+ public:
+  Interruption() {
+    struct sigaction action {};
+    action.sa_handler = end_sweep;  // without SA_RESTART: poll returns at once
+    sigaction(SIGINT, &action, &before_[0]);
+    sigaction(SIGTERM, &action, &before_[1]);
+  }
+  ~Interruption() {
+    sigaction(SIGINT, &before_[0], nullptr);
+    sigaction(SIGTERM, &before_[1], nullptr);
+  }
+  Interruption(const Interruption&) = delete;
+  Interruption& operator=(const Interruption&) = delete;
+
+ private:
+  struct sigaction before_[2] = {};
+};
+
+std::string sweep_file(const SweepArguments& a) {
+  const std::vector<std::string> files = a.job.files();
+  if (files.empty()) throw Error::input("SWEEP.yaml", "missing; `boxcar sweep --help` says more");
+  if (files.size() > 1)
+    throw Error::input(files[1], fmt::format("one sweep at a time; {} was given too", files[0]));
+  return files[0];
+}
+
+// Flags are part of what a file of runs keeps.
+std::string with_flags(std::string text, const GivenKeys& flags) {
+  if (flags.empty()) return text;
+  if (!text.empty() && text.back() != '\n') text += '\n';
+  for (const auto& [path, value] : flags) text += fmt::format("# {} {}\n", value.where, value.text);
+  return text;
+}
+
+// Reads every point's keys, which takes a ms or so each.
+Named named(Sweep sweep, Progress& progress) {
+  Named all{std::move(sweep), {}};
+  PointRunner runner(all.sweep.search);
+  std::optional<std::string> refused;
+  bool all_alike = true;
+  const int64_t count = all.sweep.count();
+  for (int64_t i = 0; i < count; ++i) {
+    if (i % 64 == 0) progress.part(fmt::format("reading point {} of {}", i + 1, count));
+    Identity who = runner.identity(all.sweep.at(i));
+    if (i == 0) refused = who.refused;
+    all_alike = all_alike && !who.refused.empty() && who.refused == *refused;
+    all.keys.push_back(std::move(who.key));
+  }
+  if (all_alike) throw Error::input("", *refused);
+  return all;
+}
+
+// Points without a row, the first of those that are equal, by what they have in common.
+std::vector<std::vector<int64_t>> open_groups(const Named& named, const std::set<std::string>& done) {
+  std::vector<std::vector<int64_t>> groups;
+  std::set<std::string> seen = done;
+  int64_t last = -1;
+  for (size_t i = 0; i < named.keys.size(); ++i) {
+    const auto number = static_cast<int64_t>(i);
+    if (!seen.insert(named.keys[i]).second) continue;
+    if (const int64_t group = named.sweep.group_of(number); groups.empty() || group != last)
+      groups.emplace_back(), last = group;
+    groups.back().push_back(number);
+  }
+  return groups;
+}
+
+struct Done {
+  int64_t run = 0;
+  std::vector<Finished> faults;
+};
+
+std::string time_left(SweepClock::time_point begin, int64_t done, int64_t all) {
+  if (done == 0) return "";
+  const double passed = std::chrono::duration<double>(SweepClock::now() - begin).count();
+  return fmt::format(", {} left", duration_text(std::max(1.0, passed * static_cast<double>(all - done) /
+                                                                  static_cast<double>(done))));
+}
+
+Done run_points(const SweepArguments& a, const Named& named, RunsWriter& writer, Progress& progress) {
+  const std::vector<std::vector<int64_t>> groups = open_groups(named, writer.keys());
+  int64_t all = 0;
+  for (const auto& group : groups) all += static_cast<int64_t>(group.size());
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const SweepClock::time_point begin = SweepClock::now();
+  PointRunner runner(named.sweep.search);  // each process has its own copy
+  Done done;
+  const auto work = [&](int64_t number) { return to_text(runner.run(named.sweep.at(number))); };
+  const auto finished = [&](std::vector<Finished> some) {
+    std::vector<RunRow> rows;
+    for (Finished& one : some)
+      one.fault.empty() ? rows.push_back(row_of(one.text)) : done.faults.push_back(std::move(one));
+    writer.add(rows);
+    done.run += static_cast<int64_t>(rows.size());
+    const int64_t ended = done.run + static_cast<int64_t>(done.faults.size());
+    progress.part(fmt::format("{} of {} points{}", ended, all, time_left(begin, ended, all)));
+    return ended_by == 0;
+  };
+  run_in_processes(groups, a.workers > 0 ? a.workers : cores, work, finished);
+  return done;
+}
+
+// Columns of keys and constants that have several values.
+std::vector<std::string> axis_columns(const Sweep& sweep) {
+  std::vector<std::string> names;
+  for (const SweepAxis& axis : sweep.axes) {
+    if (axis.values.size() < 2 || axis.name == "train.preset") continue;
+    names.push_back(axis.constant ? what_if_column(axis.name) : sweep_name(key_at(axis.name)));
+  }
+  return names;
+}
+
+// What became of the sweep's points, whoever ran them.
+struct Counts {
+  int64_t rows = 0, simulated = 0, no_fit = 0, refused = 0;
+};
+
+Counts counts_of(const std::string& path, const Named& named) {
+  const std::set<std::string> mine(named.keys.begin(), named.keys.end());
+  Counts counts;
+  for (const auto& row : read_runs(path, {.columns = {"key", "status"}}).rows) {
+    if (!mine.contains(row[0].get<std::string>())) continue;
+    ++counts.rows;
+    ++(row[1] == "simulated" ? counts.simulated : row[1] == "refused" ? counts.refused : counts.no_fit);
+  }
+  return counts;
+}
+
+std::string summary(const std::string& path, const Named& named, const Done& done, const Counts& counts) {
+  const std::set<std::string> different(named.keys.begin(), named.keys.end());
+  const int64_t equal = static_cast<int64_t>(named.keys.size() - different.size());
+  std::string text =
+      fmt::format("{}: {}, {} run now, {} there before", path,
+                  counted(static_cast<int64_t>(different.size()), "point"), done.run, counts.rows - done.run);
+  if (equal > 0) text += fmt::format("; {} more resolve to the same", equal);
+  return text + fmt::format("\n  {} simulated, {} without enough memory, {} refused\n", counts.simulated,
+                            counts.no_fit, counts.refused);
+}
+
+void run_sweep(const SweepArguments& a, Extent extent) {
+  const TellOnce once;
+  std::optional<Progress> progress(std::in_place);
+  const std::string path = sweep_file(a), text = read_file(path);
+  const GivenKeys flags = a.job.given("");
+  check_apart({{"SWEEP.yaml", path}, {"--out", a.out}});
+  if (!has_sqlite()) RunsWriter(a.out, "");  // says so before any work
+  const Named points = named(parse_sweep(text, path, flags), *progress);
+  if (extent == Extent::reading) return;
+  Done done;
+  {
+    RunsWriter writer(a.out, with_flags(text, flags), axis_columns(points.sweep));
+    const Interruption interruption;
+    done = run_points(a, points, writer, *progress);
+  }
+  progress.reset();
+  const Counts counts = counts_of(a.out, points);
+  if (ended_by != 0) {
+    tell(fmt::format("{}: interrupted; {} of {} points have rows, and the same command runs the others",
+                     a.out, counts.rows,
+                     std::set<std::string>(points.keys.begin(), points.keys.end()).size()));
+    std::raise(ended_by);  // ends the program as the signal does
+  }
+  print(summary(a.out, points, done, counts));
+  if (!done.faults.empty())
+    throw Error::fault(
+        fmt::format("point {}", done.faults.front().number),
+        fmt::format("{} ({} without a row for a fault; the same command runs {} again)",
+                    done.faults.front().fault, counted(static_cast<int64_t>(done.faults.size()), "point"),
+                    done.faults.size() == 1 ? "it" : "them"));
+  if (counts.simulated == 0)
+    throw Error::cannot_run(
+        "", fmt::format("no point can be run; `boxcar table {} --columns point,why_not` says why", a.out));
+}
+
+}  // namespace
+
+void add_sweep_command(CLI::App& app, Extent extent) {
+  CLI::App* command = app.add_subcommand("sweep", "simulate or search every combination of a job's values");
+  auto arguments = std::make_shared<SweepArguments>();
+  arguments->job.add_to(*command);
+  command
+      ->add_option("-o,--out", arguments->out,
+                   "the file of runs, an SQLite database, which a later run goes on with")
+      ->type_name("FILE")
+      ->required()
+      ->check(not_empty());
+  command
+      ->add_option("--workers", arguments->workers,
+                   "processes that run points [one a core]; what they find is the same")
+      ->type_name("1..1024")
+      ->check(whole_number(1, 1024));
+  command->footer(
+      "SWEEP.yaml is given first. Flags override it: a value, a range (8..64 x2) or numbers with commas. See "
+      "docs/sweep.md.");
+  command->callback([arguments, extent] { run_sweep(*arguments, extent); });
+}
+
+}  // namespace boxcar::cli

@@ -1,0 +1,18 @@
+// `boxcar table`: rows of a file of runs, chosen, sorted and printed.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "cli/sweep/store.h"
+
+namespace boxcar::cli {
+
+void add_table_command(CLI::App& app);
+
+// A table for people, with three or four digits; the same as CSV (RFC 4180) and as one JSON document, with
+// all digits. A document's columns configuration and result are documents in JSON, and text otherwise.
+std::string to_table(const RunsTable& table);
+std::string to_csv(const RunsTable& table);
+std::string to_json(const RunsTable& table);
+
+}  // namespace boxcar::cli

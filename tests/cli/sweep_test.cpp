@@ -1,0 +1,592 @@
+// `boxcar sweep`: the product of values, workers, and the command as a user starts it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "bad_input.h"
+#include "cli/sweep/points.h"
+#include "cli/sweep/store.h"
+#include "cli/sweep/workers.h"
+#include "sbp/error.h"
+
+namespace boxcar::cli {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
+using tests::Output;
+using tests::run_program;
+using tests::TemporaryFile;
+using tests::Words;
+
+#define NEEDS_SQLITE() \
+  if (!has_sqlite()) GTEST_SKIP() << "this build lacks SQLite"
+
+TEST(SweepRange, HasItsValues) {
+  const auto values = [](const std::string& text) { return range_values(text, "here"); };
+  EXPECT_THAT(values("8..64 x2"), ElementsAre("8", "16", "32", "64"));
+  EXPECT_THAT(values("8..63 x2"), ElementsAre("8", "16", "32"));
+  EXPECT_THAT(values("1..4"), ElementsAre("1", "2", "3", "4"));
+  EXPECT_THAT(values("3..3"), ElementsAre("3"));
+  EXPECT_THAT(values("0..12 +4"), ElementsAre("0", "4", "8", "12"));
+  EXPECT_THAT(values("1x..8x x2"), ElementsAre("1x", "2x", "4x", "8x"));
+  EXPECT_THAT(values("0.5x..2x x2"), ElementsAre("0.5x", "1x", "2x"));
+  EXPECT_THAT(values("0..1 +0.1"), ::testing::SizeIs(11));
+  EXPECT_EQ(values("0..1 +0.1")[3], "0.3");
+  EXPECT_THAT(values("2k..32k x4"), ElementsAre("2k", "8k", "32k"));
+  EXPECT_THAT(values("1M-tokens..4M-tokens x2"), ElementsAre("1M-tokens", "2M-tokens", "4M-tokens"));
+  EXPECT_THAT(values("25GB/s..75GB/s +25"), ElementsAre("25GB/s", "50GB/s", "75GB/s"));
+  EXPECT_THAT(values("1 .. 3"), ElementsAre("1", "2", "3"));
+  EXPECT_THAT(values("../a.yaml"), ElementsAre("../a.yaml"));
+  EXPECT_THAT(values("8"), ElementsAre("8"));
+}
+
+TEST(SweepRange, RefusesWhatIsNone) {
+  const auto why = [](const std::string& text) {
+    try {
+      range_values(text, "here");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string expected = "expected a range such as 1..4, 8..64 x2 or 0..12 +4";
+  EXPECT_EQ(why("8.."), "here: got \"8..\", " + expected);
+  EXPECT_EQ(why("8..64 *2"), "here: got \"8..64 *2\", " + expected);
+  EXPECT_EQ(why("8..64 x"), "here: got \"8..64 x\", " + expected);
+  EXPECT_EQ(why("8..64 x2k"), "here: got \"8..64 x2k\", " + expected);
+  EXPECT_EQ(why("8k..64M x2"), "here: got \"8k..64M x2\", whose ends have different units");
+  EXPECT_EQ(why("8..4"), "here: got \"8..4\", which ends before it begins");
+  const std::string endless =
+      "which never ends: its step must be above +0, or above x1 from a number above 0";
+  EXPECT_EQ(why("8..64 x1"), "here: got \"8..64 x1\", " + endless);
+  EXPECT_EQ(why("0..64 x2"), "here: got \"0..64 x2\", " + endless);
+  EXPECT_EQ(why("8..64 +0"), "here: got \"8..64 +0\", " + endless);
+  EXPECT_EQ(why("1..1000000"), "here: got \"1..1000000\", which has more than 100000 values");
+}
+
+const std::string small_model = "{family: gpt, layers: 4, hidden: 256, heads: 8, seq: 128, vocab: 1000}";
+
+TEST(SweepPoints, AreTheProductInOrder) {
+  const Sweep sweep = parse_sweep(
+      "what_if: {bandwidth.network: [1x, 2x], latency.network: 3us}\nmodel: {family: gpt, layers: [2, 4]}\n"
+      "cluster: dgx-h100\ntp: 1..2\n",
+      "s.yaml");
+  EXPECT_EQ(sweep.count(), 8);
+  std::vector<std::string> all;
+  for (int64_t i = 0; i < sweep.count(); ++i) {
+    const SweepPoint point = sweep.at(i);
+    EXPECT_EQ(point.number, i);
+    all.push_back(point.given.at("model.layers").text + " " + point.given.at("parallel.tp").text + " " +
+                  point.changes.at(0) + " " + std::to_string(sweep.group_of(i)));
+    EXPECT_EQ(point.changes.at(1), "latency.network=3us");
+  }
+  EXPECT_THAT(all, ElementsAre("2 1 bandwidth.network=1x 0", "2 1 bandwidth.network=2x 0",
+                               "2 2 bandwidth.network=1x 1", "2 2 bandwidth.network=2x 1",
+                               "4 1 bandwidth.network=1x 2", "4 1 bandwidth.network=2x 2",
+                               "4 2 bandwidth.network=1x 3", "4 2 bandwidth.network=2x 3"));
+}
+
+TEST(SweepPoints, KeysHaveTheNamesOfFlagsOrStandInSections) {
+  const Sweep sweep = parse_sweep(
+      "model: [gpt2, llama3-8b]\ncluster: {preset: dgx-h100, gpus: 8}\nmicro_batch: 2\ncp: 1\npreset: "
+      "modern\n"
+      "run: {steps: 3}\nstage_layers: [\"6,6\", [5, 7]]\nrecompute_layers: [1, 2]\n",
+      "s.yaml");
+  std::vector<std::string> names;
+  for (const SweepAxis& axis : sweep.axes) names.push_back(axis.name);
+  EXPECT_THAT(names, ElementsAre("model.family", "cluster.preset", "cluster.gpus", "parallel.micro_batch",
+                                 "parallel.context_parallel", "train.preset", "parallel.stage_layers",
+                                 "parallel.recompute_layers"));
+  EXPECT_EQ(sweep.axes[6].values[1].text, "[5,7]");
+  EXPECT_EQ(sweep.count(), 8);
+  EXPECT_FALSE(sweep.search);
+  EXPECT_TRUE(parse_sweep("search: true\ntp: 2", "s.yaml").search);
+}
+
+TEST(SweepPoints, FlagsComeOverTheFile) {
+  const Sweep sweep = parse_sweep("tp: [1, 2]\nprecision: [bf16, fp16]\n", "s.yaml",
+                                  {{"parallel.tp", {"[4, 8..16 x2]", "--tp"}},
+                                   {"cluster.gpus", {"8,16", "--gpus"}},
+                                   {"train.precision", {"fp32", "--precision"}}});
+  EXPECT_EQ(sweep.count(), 6);
+  EXPECT_EQ(sweep.at(0).given.at("train.precision").text, "fp32");
+  EXPECT_EQ(sweep.at(5).given.at("parallel.tp").text, "16");
+}
+
+TEST(SweepPoints, RefuseMistakesAtTheirPlace) {
+  const auto why = [](const std::string& text) {
+    try {
+      parse_sweep(text, "s.yaml");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Exit::bad_input);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(why(""), "s.yaml: is empty; it needs a model and a cluster");
+  EXPECT_EQ(why("[1, 2]"), "s.yaml: expected keys and their values, as in tp: [1, 2, 4]");
+  EXPECT_EQ(why("tpp: 2"),
+            "s.yaml:1:1: unknown key \"tpp\" (did you mean tp?); a key has the name of its flag, and "
+            "docs/jobs.md lists "
+            "them; what_if and search are known too");
+  EXPECT_THAT(why("parallel: {tpp: 2}"),
+              StartsWith("s.yaml:1:12: unknown key \"tpp\" under parallel (did you mean tp?)"));
+  EXPECT_EQ(why("parallel: 3"), "s.yaml:1:11: parallel: expected keys and values, as in parallel: {...}");
+  EXPECT_EQ(why("tp: [1, x]"), "s.yaml:1:9: parallel.tp: got \"x\", expected a whole number from 1 to 10000");
+  EXPECT_EQ(why("tp: [1, 8..4]"), "s.yaml:1:9: parallel.tp: got \"8..4\", which ends before it begins");
+  EXPECT_EQ(why("tp: [1, 2, 1]"), "s.yaml:1:12: parallel.tp: 1 is given twice");
+  EXPECT_EQ(why("tp: []"), "s.yaml:1:5: parallel.tp: has an empty list of values");
+  EXPECT_EQ(why("tp: {a: 1}"), "s.yaml:1:5: parallel.tp: expected a value, a range, or a list of values");
+  EXPECT_EQ(why("tp: [{a: 1}]"), "s.yaml:1:6: parallel.tp: expected a value, a range, or a list of values");
+  EXPECT_EQ(why("stage_layers: [[[1]]]"),
+            "s.yaml:1:16: parallel.stage_layers: expected plain values in the inner list");
+  EXPECT_EQ(why("stage_layers: [7, 8, 8, 7]"),
+            "s.yaml:1:16: parallel.stage_layers: a list in a sweep is a list of values to try; one value of "
+            "stage_layers "
+            "is [[7, 8, 8, 7]] or \"7,8,8,7\"");
+  EXPECT_THAT(why("tp:"), HasSubstr("parallel.tp: has no value; leave the key out for its default"));
+  EXPECT_EQ(why("tp: 1\nparallel: {tp: 2}"), "s.yaml:2:16: parallel.tp: given twice");
+  EXPECT_EQ(why("search: maybe"), "s.yaml:1:9: search: expected true or false");
+  EXPECT_EQ(why("search: true\nsearch: true"), "s.yaml:2:9: search: given twice");
+  EXPECT_EQ(why("run: {steps: [1, 2]}"),
+            "s.yaml:1:15: run.steps: has no effect on a sweep, which trains nothing");
+  EXPECT_THAT(why("model: [gpt3-175b, gtp2]"),
+              StartsWith("s.yaml:1:20: model.family: no model is named \"gtp2\""));
+  EXPECT_THAT(why("cluster: [dgx-h100, dgx-h10]"),
+              StartsWith("s.yaml:1:21: cluster.preset: no preset dgx-h10 (did you mean dgx-h100?)"));
+  EXPECT_EQ(why("what_if: 3"),
+            "s.yaml:1:10: what_if: expected names and values, as in what_if: {bandwidth.network: [1x, 2x]}");
+  EXPECT_EQ(why("cluster: dgx-h100\nwhat_if: {bandwith.network: 2x}"),
+            "s.yaml:2:29: what_if.bandwith.network: unknown constant \"bandwith.network\" (did you mean "
+            "bandwidth.network?); docs/clusters.md lists them");
+  EXPECT_THAT(why("cluster: dgx-h100\nwhat_if: {bandwidth.network: [2x, fast]}"),
+              StartsWith("s.yaml:2:35: what_if.bandwidth.network: got \"fast\", expected a number"));
+  EXPECT_EQ(why("seq: 1..1000\nvocab: 1..1000\nlayers: 1..2"),
+            "s.yaml: has 2e+06 points, more than 1000000 (use fewer values, or several files)");
+}
+
+TEST(SweepQueue, KeepsGroupsTogetherAndLeavesNothing) {
+  GroupQueue queue({{1, 2, 3}, {4}, {5, 6}});
+  EXPECT_EQ(queue.take(-1).number, 1);
+  EXPECT_EQ(queue.take(-1).number, 4);
+  EXPECT_EQ(queue.take(0).number, 2);
+  EXPECT_EQ(queue.take(1).number, 5);
+  EXPECT_EQ(queue.take(0).number, 3);
+  EXPECT_EQ(queue.take(0).number, 6) << "of a group that another one has begun";
+  EXPECT_EQ(queue.take(0).group, -1);
+  EXPECT_EQ(GroupQueue({}).take(-1).group, -1);
+}
+
+TEST(SweepWorkers, AnswerEveryNumberAndSurviveFaults) {
+  std::vector<std::vector<int64_t>> groups;
+  for (int64_t g = 0; g < 20; ++g) groups.push_back({2 * g, 2 * g + 1});
+  const auto work = [](int64_t n) -> std::string {
+    if (n == 7) throw Error::fault("seven", "is out of luck");
+    if (n == 11) raise(SIGKILL);
+    if (n == 12) _exit(4);
+    return std::string(static_cast<size_t>(n) * 10'000, 'a');
+  };
+  for (const int processes : {1, 3}) {
+    std::map<int64_t, std::string> faults;
+    std::map<int64_t, size_t> sizes;
+    run_in_processes(groups, processes, work, [&](const std::vector<Finished>& some) {
+      for (const Finished& one : some)
+        EXPECT_TRUE(one.fault.empty() ? sizes.emplace(one.number, one.text.size()).second
+                                      : faults.emplace(one.number, one.fault).second);
+      return true;
+    });
+    EXPECT_EQ(sizes.size(), 37u);
+    for (const auto& [number, size] : sizes) EXPECT_EQ(size, static_cast<size_t>(number) * 10'000);
+    EXPECT_EQ(faults, (std::map<int64_t, std::string>{{7, "seven: is out of luck"},
+                                                      {11, "ended by signal 9 (Killed)"},
+                                                      {12, "ended with code 4"}}));
+  }
+}
+
+TEST(SweepWorkers, EndWhenTheyAreTold) {
+  std::vector<int64_t> many(1000);
+  size_t done = 0;
+  run_in_processes(
+      {many}, 2, [](int64_t) { return std::string("x"); },
+      [&](const std::vector<Finished>& some) { return (done += some.size()) < 10; });
+  EXPECT_LT(done, 1000u);
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
+}
+
+// A folder with a sweep and, later, a file of runs.
+class SweepCommand : public ::testing::Test {
+ protected:
+  void SetUp() override { NEEDS_SQLITE(); }
+  ~SweepCommand() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  std::string write(const std::string& text, const std::string& name = "s.yaml") const {
+    std::ofstream(path(name)) << text;
+    return path(name);
+  }
+  Output sweep(const std::string& text, const std::string& runs = "runs.db", const Words& more = {}) const {
+    Words words{"sweep", write(text), "-o", path(runs)};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  }
+  // All rows by key, without what differs from run to run.
+  std::map<std::string, json> rows(const std::string& runs = "runs.db", bool with_times = false) const {
+    const RunsTable table = read_runs(path(runs), {.columns = runs_columns(path(runs))});
+    std::map<std::string, json> all;
+    for (const auto& row : table.rows) {
+      json one;
+      for (size_t i = 0; i < row.size(); ++i)
+        if (with_times || table.columns[i] != "wall_s") one[table.columns[i]] = row[i];
+      all[row[0].get<std::string>()] = one;
+    }
+    return all;
+  }
+  size_t rows_so_far(const std::string& runs = "runs.db") const {
+    try {
+      return read_runs(path(runs), {.columns = {"key"}}).rows.size();
+    } catch (const Error&) {
+      return 0;  // not there yet
+    }
+  }
+  // Starts a sweep, and sends it a signal once the file has so many rows. The status it ended with.
+  int interrupted(int signal, size_t at, const std::string& runs, const std::string& err = "err") const {
+    const std::string file = path("s.yaml"), out = path(runs), log = path(err);
+    const pid_t child = fork();
+    if (child == 0) {
+      if (!freopen(log.c_str(), "w", stderr) || !freopen("/dev/null", "w", stdout)) _exit(126);
+      execl(BOXCAR_PROGRAM, "boxcar", "sweep", file.c_str(), "-o", out.c_str(), "--workers=2", nullptr);
+      _exit(127);
+    }
+    int status = 0;
+    while (rows_so_far(runs) < at && waitpid(child, &status, WNOHANG) == 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    kill(child, signal);
+    waitpid(child, &status, 0);
+    return status;
+  }
+
+  const std::string folder_ = tests::temporary_folder();
+  const std::string small_ = "model: " + small_model + "\ncluster: dgx-a100-80g\n";
+  // 96 points, 24 plans: enough to be interrupted in.
+  const std::string many_ = small_ +
+                            "gpus: [8, 16]\nglobal_batch: 64\ntp: [1, 2, 4]\npp: [1, 2]\nzero: [0, 1]\n"
+                            "what_if: {bandwidth.link: [0.5x, 1x], latency.network: [1x, 2x]}\n";
+};
+
+TEST_F(SweepCommand, RowsAreWhatSimulatePrints) {
+  const Output output = sweep(small_ + "gpus: 8\ntp: [1, 2]\nwhat_if: {bandwidth.link: [1x, 0.25x]}\n");
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  EXPECT_EQ(output.err, "");
+  EXPECT_EQ(output.out, path("runs.db") +
+                            ": 4 points, 4 run now, 0 there before\n  4 simulated, 0 without enough "
+                            "memory, 0 refused\n");
+  const auto all = rows();
+  ASSERT_EQ(all.size(), 4u);
+  for (const auto& [key, row] : all) {
+    Words words{"simulate", "--json", "--tp=" + std::to_string(row["tp"].get<int>()),
+                row["what_if_bandwidth_link"] == 1 ? "--what-if=bandwidth.link=1x"
+                                                   : "--what-if=bandwidth.link=0.25x"};
+    words.insert(words.end(), tests::job_flags.begin(), tests::job_flags.end());
+    json alone = json::parse(run_program(words).out), doc = json::parse(row["result"].get<std::string>());
+    EXPECT_EQ(row["step_time_s"], alone["step_time_s"]);
+    EXPECT_EQ(row["mfu"], alone["mfu"]);
+    EXPECT_EQ(row["peak_memory_bytes"], alone["peak_memory_bytes"][0]);
+    EXPECT_EQ(row["memory_limit_bytes"], alone["memory_limit_bytes"][0]);
+    EXPECT_EQ(row["step_time_low_s"], alone["step_time_range_s"][0]);
+    EXPECT_EQ(row["bound_stage"], alone["bound_by"]["stage"]);
+    EXPECT_EQ(row["fits"], true);
+    EXPECT_EQ(row["layers"], 4);
+    EXPECT_EQ(row["tied"], true);
+    EXPECT_EQ(row["precision"], "fp16");
+    EXPECT_EQ(doc["comm_bytes"], alone["comm_bytes"]);
+    EXPECT_EQ(doc["memory_breakdown_bytes"], alone["memory_breakdown_bytes"]);
+    EXPECT_EQ(doc["configuration"], alone["configuration"]);
+    json configuration = json::parse(row["configuration"].get<std::string>());
+    configuration.erase("what_if.bandwidth.link");
+    EXPECT_EQ(configuration, alone["configuration"]);
+  }
+}
+
+TEST_F(SweepCommand, MemoryMayChangeBetweenPointsThatShareAPlan) {
+  const Output output = sweep(small_ + "gpus: 8\nwhat_if: {memory: [1x, 50MB]}\n");
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  for (const auto& [key, row] : rows()) {
+    const bool fits = row["what_if_memory"] == 1;
+    EXPECT_EQ(row["status"], fits ? "simulated" : "does not fit");
+    EXPECT_EQ(row["fits"], fits);
+    EXPECT_EQ(row["step_time_s"].is_null(), !fits);
+    if (!fits) {
+      EXPECT_THAT(row["why_not"].get<std::string>(), StartsWith("does not fit: stage0 needs "));
+      EXPECT_EQ(row["memory_limit_bytes"], 50'000'000);
+    }
+    EXPECT_GT(row["peak_memory_bytes"], 50'000'000);
+  }
+}
+
+TEST_F(SweepCommand, PointsThatAJobRefusesSayWhy) {
+  const Output output = sweep(small_ + "gpus: 8..12 +4\ntp: [1, 3]\n");
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  std::map<std::string, std::string> whys;
+  for (const auto& [key, row] : rows())
+    whys[std::to_string(row["gpus"].get<int>()) + " " + std::to_string(row["tp"].get<int>())] =
+        row["why_not"].is_null() ? "" : row["why_not"].get<std::string>();
+  EXPECT_EQ(whys["8 1"], "");
+  EXPECT_THAT(whys["8 3"], StartsWith("parallel: tp 3 x pp 1 "));
+  EXPECT_EQ(whys["12 1"],
+            "cluster.gpus: 12 is not a multiple of the 8 GPUs of a node of dgx-a100-80g (use 8 or 16)");
+  EXPECT_EQ(read_runs(path("runs.db"), {.where = "status = 'refused' and fits is null"}).rows.size(), 3u);
+}
+
+TEST_F(SweepCommand, EqualPointsAreOneRun) {
+  const Output output = sweep(small_ + "gpus: 8\ndp: [4, 8]\ntp: [1, 2]\n");  // half of them are refused
+  EXPECT_EQ(output.exit_code, 0) << output.err;
+  EXPECT_EQ(sweep(small_ + "gpus: 8\ntp: [1, 2]\n").out,
+            path("runs.db") +
+                ": 2 points, 0 run now, 2 there before\n  2 simulated, 0 without enough memory, 0 "
+                "refused\n")
+      << "dp is what remains of the GPUs";
+  EXPECT_THAT(sweep(small_ + "gpus: 8\nglobal_batch: [1k, 1024]\n", "other.db").out,
+              HasSubstr("1 point, 1 run now, 0 there before; 1 more resolve to the same"));
+}
+
+TEST_F(SweepCommand, RowsDoNotDependOnTheNumberOfWorkers) {
+  ASSERT_EQ(sweep(many_, "one.db", {"--workers=1"}).exit_code, 0);
+  ASSERT_EQ(sweep(many_, "two.db", {"--workers=2"}).exit_code, 0);
+  ASSERT_EQ(sweep(many_, "five.db", {"--workers=5"}).exit_code, 0);
+  const auto one = rows("one.db");
+  EXPECT_EQ(one.size(), 96u);
+  EXPECT_EQ(one, rows("two.db"));
+  EXPECT_EQ(one, rows("five.db"));
+}
+
+TEST_F(SweepCommand, GoesOnAfterSigkill) {
+  ASSERT_EQ(sweep(many_, "whole.db").exit_code, 0);
+  const auto whole = rows("whole.db");
+  for (const size_t at : {0u, 1u, 7u, 40u, 90u}) {
+    const std::string runs = "killed" + std::to_string(at) + ".db";
+    interrupted(SIGKILL, at, runs);
+    const auto before = rows_so_far(runs) > 0 ? rows(runs, true) : std::map<std::string, json>{};
+    EXPECT_GE(before.size(), at);
+    const Output output = sweep(many_, runs);
+    ASSERT_EQ(output.exit_code, 0) << output.err;
+    EXPECT_THAT(output.out, HasSubstr(std::to_string(before.size()) + " there before")) << at;
+    EXPECT_EQ(rows(runs), whole) << at;
+    const auto after = rows(runs, true);
+    for (const auto& [key, row] : before) EXPECT_EQ(after.at(key), row) << "was run again";
+    EXPECT_FALSE(std::filesystem::exists(path(runs + ".lock")));
+  }
+}
+
+TEST_F(SweepCommand, GoesOnAfterCtrlC) {
+  write(many_);
+  const int status = interrupted(SIGINT, 5, "runs.db");
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) << status;
+  std::ifstream err(path("err"));
+  std::string line;
+  std::getline(err, line);
+  const size_t before = rows_so_far();
+  EXPECT_EQ(line, "boxcar: " + path("runs.db") + ": interrupted; " + std::to_string(before) +
+                      " of 96 points have rows, and the same command runs the others");
+  const Output output = sweep(many_);
+  EXPECT_EQ(output.exit_code, 0) << output.err;
+  EXPECT_THAT(output.out, HasSubstr(std::to_string(before) + " there before"));
+  EXPECT_EQ(rows().size(), 96u);
+}
+
+TEST_F(SweepCommand, ASecondOneOnTheSameFileIsRefused) {
+  const RunsWriter first(path("runs.db"), "tp: 1\n");
+  const Output output = sweep(small_ + "gpus: 8\n");
+  EXPECT_EQ(output.exit_code, 2);
+  EXPECT_EQ(output.err, "boxcar: " + path("runs.db") + ": is being written by another sweep, process " +
+                            std::to_string(getpid()) + " (wait for it, or give another file)\n");
+}
+
+TEST_F(SweepCommand, MayGrow) {
+  ASSERT_EQ(sweep(small_ + "gpus: 8\ntp: [1, 2]\n").exit_code, 0);
+  const Output output = sweep(small_ + "gpus: 8\ntp: [1, 2, 4]\n");
+  EXPECT_THAT(output.out, HasSubstr("3 points, 1 run now, 2 there before"));
+  const Output by_flag = sweep(small_ + "gpus: 8\ntp: [1, 2, 4]\n", "runs.db", {"--tp=4,8", "--what-if"});
+  EXPECT_EQ(by_flag.err, "boxcar: --what-if: unknown flag; `boxcar sweep --help` lists all\n");
+  EXPECT_THAT(sweep(small_ + "gpus: 8\ntp: [1, 2, 4]\n", "runs.db", {"--tp=4,8"}).out,
+              HasSubstr("2 points, 1 run now, 1 there before"));
+  const Output texts =
+      tests::run_another("/usr/bin/env", {"sqlite3", path("runs.db"), "SELECT name FROM meta ORDER BY name"});
+  if (texts.exit_code == 0) {
+    EXPECT_EQ(texts.out, "axes\nprogram_version\nschema_version\nsweep\nsweep.1\nsweep.2\n");
+  }
+}
+
+// A cluster's file may change under its name.
+TEST_F(SweepCommand, AChangedClusterIsAnotherPoint) {
+  const auto cluster = [&](const std::string& bandwidth) {
+    write(
+        "name: mine\ndevice: a100-sxm-80g\nnodes: 1\nnode: {gpus: 8, link: nvswitch, link_bandwidth: " +
+            bandwidth +
+            ", link_latency: 0.6e-6, pcie_bandwidth: 31e9, nics: 8, nic_bandwidth: 25e9, nic_latency: "
+            "2.7e-6, "
+            "host_per_op: 5e-6}\nfabric: {kind: single-switch, hop_latency: 0.5e-6}\nprice_per_gpu_hour: 3\n",
+        "mine.yaml");
+  };
+  const std::string text = "model: " + small_model + "\ncluster: " + path("mine.yaml") + "\ngpus: 8\n";
+  cluster("300e9");
+  ASSERT_EQ(sweep(text).exit_code, 0);
+  EXPECT_THAT(sweep(text).out, HasSubstr("1 point, 0 run now"));
+  cluster("100e9");
+  EXPECT_THAT(sweep(text).out, HasSubstr("1 point, 1 run now"));
+  const RunsTable table = read_runs(path("runs.db"), {.columns = {"dollars_per_step", "step_time_s"}});
+  ASSERT_EQ(table.rows.size(), 2u);
+  for (const auto& row : table.rows)
+    EXPECT_DOUBLE_EQ(row[0].get<double>(), 3 * 8 * row[1].get<double>() / 3600);
+}
+
+TEST_F(SweepCommand, SearchesEachPoint) {
+  const Output output =
+      sweep("search: true\n" + small_ +
+            "gpus: 8\nglobal_batch: [64, 128]\npp: 1\nwhat_if: {bandwidth.link: [1x, 0.1x]}\n");
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  const auto all = rows();
+  ASSERT_EQ(all.size(), 4u);
+  for (const auto& [key, row] : all) {
+    Words words{
+        "search", "--json", "--pp=1", "--global-batch=" + std::to_string(row["global_batch"].get<int>()),
+        row["what_if_bandwidth_link"] == 1 ? "--what-if=bandwidth.link=1x" : "--what-if=bandwidth.link=0.1x"};
+    words.insert(words.end(), tests::job_flags.begin(), tests::job_flags.end());
+    const json alone = json::parse(run_program(words).out),
+               doc = json::parse(row["result"].get<std::string>());
+    EXPECT_EQ(row["step_time_s"], alone["step_time_s"]);
+    EXPECT_EQ(row["flags"], alone["flags"]);
+    EXPECT_EQ(doc["candidates"], alone["candidates"]);
+    EXPECT_EQ(row["searched"], true);
+    EXPECT_EQ(row["pp"], 1);
+    EXPECT_EQ(std::to_string(row["tp"].get<int>()), alone["best"]["configuration"]["parallel.tp"]);
+  }
+}
+
+TEST_F(SweepCommand, WithoutAPointThatRunsTheCommandFails) {
+  const Output output = sweep("model: gpt3-175b\ncluster: dgx-a100-80g\ngpus: [8, 16]\n");
+  EXPECT_EQ(output.exit_code, 1);
+  EXPECT_THAT(output.out, HasSubstr("  0 simulated, 2 without enough memory, 0 refused"));
+  EXPECT_EQ(output.err, "boxcar: no point can be run; `boxcar table " + path("runs.db") +
+                            " --columns point,why_not` says why\n");
+}
+
+TEST_F(SweepCommand, RefusesWhatEveryPointLacks) {
+  const Output output = sweep("model: gpt2\ngpus: [8, 16]\n");
+  EXPECT_EQ(output.exit_code, 2);
+  EXPECT_EQ(output.err, "boxcar: cluster.preset: missing; give it in the job file or as --cluster\n");
+  EXPECT_FALSE(std::filesystem::exists(path("runs.db")));
+}
+
+TEST_F(SweepCommand, RefusesFlagsAndPaths) {
+  const std::string file = write(small_ + "gpus: 8\n");
+  const tests::CommandCase cases[] = {
+      {{}, 2, "--out: missing; `boxcar sweep --help` says more"},
+      {{"-o", path("r.db")}, 2, "SWEEP.yaml: missing; `boxcar sweep --help` says more"},
+      {{file, file, "-o", path("r.db")}, 2, file + ": one sweep at a time; " + file + " was given too"},
+      {{"none.yaml", "-o", path("r.db")}, 2, "none.yaml: cannot be read; check the path"},
+      {{file, "-o", file}, 2, "--out: " + file + " is the same file as SWEEP.yaml"},
+      {{file, "-o", path("r.db"), "--workers=0"},
+       2,
+       "--workers: got \"0\", expected a whole number from 1 to 1024"},
+      {{file, "-o", path("r.db"), "--worker=2"},
+       2,
+       "--worker: unknown flag (did you mean --workers?); `boxcar sweep --help` lists all"},
+      {{file, "-o", path("r.db"), "--tp=1..x"},
+       2,
+       "--tp: got \"1..x\", expected a range such as 1..4, 8..64 x2 or 0..12 +4"},
+      {{file, "-o", path("no/r.db")}, 2, path("no/r.db") + ": cannot be written: No such file or directory"},
+      {{file, "-o", folder_}, 2, folder_ + ": cannot be written: Is a directory"},
+      {{file, "-o", "/dev/null"}, 2, "/dev/null: is no regular file (give another name)"},
+  };
+  tests::expect_refused({"sweep"}, cases);
+}
+
+TEST_F(SweepCommand, RefusesFilesThatAreNotItsOwn) {
+  const std::string text = small_ + "gpus: 8\n", file = write(text);
+  std::ofstream(path("text.db")) << std::string(5000, 'a');
+  EXPECT_EQ(run_program({"sweep", file, "-o", path("text.db")}).err,
+            "boxcar: " + path("text.db") +
+                ": is no file of runs, which `boxcar sweep` writes (give another name)\n");
+  std::ifstream in(path("text.db"));
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), std::string(5000, 'a')) << "was changed";
+  ASSERT_EQ(sweep(text).exit_code, 0);
+  {  // the middle of a page is lost
+    std::fstream runs(path("runs.db"), std::ios::in | std::ios::out | std::ios::binary);
+    runs.seekp(3 * 4096);
+    runs << std::string(4096, '\x7e');
+  }
+  const Output damaged = run_program({"sweep", file, "-o", path("runs.db")});
+  EXPECT_EQ(damaged.exit_code, 2);
+  EXPECT_THAT(damaged.err, HasSubstr(": is damaged ("));
+}
+
+TEST_F(SweepCommand, RefusesAFolderThatMayNotBeWritten) {
+  const std::string file = write(small_ + "gpus: 8\n"), shut = path("shut");
+  std::filesystem::create_directory(shut);
+  ASSERT_EQ(chmod(shut.c_str(), 0555), 0);
+  ASSERT_EQ(chmod(folder_.c_str(), 0755), 0);
+  const std::string out = shut + "/runs.db", log = path("err");
+  const pid_t child = fork();
+  if (child == 0) {  // root may write everywhere
+    if (!freopen(log.c_str(), "w", stderr)) _exit(126);
+    if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(126);
+    execl(BOXCAR_PROGRAM, "boxcar", "sweep", file.c_str(), "-o", out.c_str(), nullptr);
+    _exit(126);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WEXITSTATUS(status) >= 126) GTEST_SKIP() << "nobody else may run the program";
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+  std::ifstream in(log);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}),
+            "boxcar: " + out + ": cannot be written: Permission denied\n");
+}
+
+// docs/sweep.md begins with a file, then commands and their outputs, each a block of lines that are set in.
+TEST_F(SweepCommand, ThePageShowsWhatItPrints) {
+  std::ifstream page(BOXCAR_SOURCE_DIR "/docs/sweep.md");
+  std::vector<std::string> blocks;
+  bool inside = false;
+  for (std::string line; std::getline(page, line) && !line.starts_with("## ");) {
+    if (line.starts_with("    ")) {
+      if (!inside) blocks.emplace_back();
+      blocks.back() += line.substr(4) + "\n";
+    }
+    inside = line.starts_with("    ");
+  }
+  ASSERT_EQ(blocks.size(), 7u);
+  write(blocks[0], "sweep.yaml");
+  for (size_t i = 1; i < blocks.size(); i += 2) {
+    const Output output = tests::run_another(
+        "/bin/sh",
+        {"-c", "cd " + folder_ + " && " + tests::replace_all(blocks[i], "build/boxcar", BOXCAR_PROGRAM)});
+    EXPECT_EQ(output.out, blocks[i + 1]) << "put what the command prints into docs/sweep.md";
+    EXPECT_EQ(output.err, "");
+  }
+}
+
+TEST(SweepWithoutSqlite, SaysSo) {
+  if (has_sqlite()) GTEST_SKIP() << "this build has it";
+  const TemporaryFile file("s.yaml", "model: gpt2\n");
+  tests::expect_refused({"sweep", file.path(), "-o", "runs.db"}, 1,
+                        "this build lacks SQLite (install libsqlite3-dev, configure again and build)");
+}
+
+}  // namespace
+}  // namespace boxcar::cli
