@@ -44,6 +44,8 @@ GivenKeys with_flags(GivenKeys keys, const GivenKeys& others) {
   if (stages)
     for (const char* path : {"parallel.stage_layers", "parallel.stage_order", "parallel.recompute_layers"})
       derive(path);
+  if (const auto pp = others.find("parallel.pp"); pp != others.end() && pp->second.text == "1")
+    for (const char* path : {"parallel.virtual_stages", "parallel.schedule"}) derive(path);
   const auto schedule = keys.find("parallel.schedule");
   const bool is_list = schedule != keys.end() && schedule->second.text.find(',') != std::string::npos;
   if (stages && is_list) derive("parallel.schedule");

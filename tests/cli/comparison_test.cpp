@@ -84,6 +84,9 @@ TEST_F(Comparison, WhyNotPlacesAnotherPlan) {
       "parallel: tp 8 x pp 2 x context_parallel 1 = 16 does not divide 8 gpus (use a multiple of 16 gpus, or "
       "other degrees)");
   EXPECT_NEAR(doc["why_not"][1]["step_time_s"], step({"--tp=2", "--pp=4", "--zero=1"}), 1e-12);
+  save(b_, {"--tp=2", "--pp=2", "--virtual-stages=2"});
+  const json flat = document({"explain", b_.path(), "--why-not=--pp 1"});
+  EXPECT_NEAR(flat["why_not"][0]["step_time_s"], step({"--tp=2"}), 1e-12);
   const double base = step({"--tp=2", "--pp=2", "--stage-layers=3,5"});
   EXPECT_NEAR(doc["why_not"][1]["slower"], step({"--tp=2", "--pp=4", "--zero=1"}) / base - 1, 1e-9);
 }
