@@ -154,7 +154,8 @@ void restrict(GivenKeys& given, const std::string& name) {
   try {
     framework = backends::load_framework(name);
   } catch (const Error& error) {
-    throw Error::input(flag, error.what());
+    const std::string text = error.what(), place = "framework: ";
+    throw Error::input(flag, text.starts_with(place) ? text.substr(place.size()) : text);
   }
   if (framework.runs.empty())
     throw Error::input(flag, fmt::format("framework {} does not say what it runs", framework.name));

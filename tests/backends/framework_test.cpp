@@ -11,11 +11,11 @@ namespace boxcar::backends {
 namespace {
 
 TEST(Frameworks, AreThose) {
-  EXPECT_THAT(
-      framework_names(),
-      testing::ElementsAre("boxcar", "composer", "deepspeed", "fsdp", "internevo", "jax", "megatron",
-                           "megatron-fused-loss", "megatron-nondeterministic", "nemo", "ngc", "oneflow",
-                           "oneflow-ops", "pytorch", "pytorch-compiled", "scaling", "scaling-rms"));
+  EXPECT_THAT(framework_names(),
+              testing::ElementsAre("boxcar", "composer", "deepspeed", "fsdp", "internevo", "jax", "megatron",
+                                   "megatron-fused-loss", "megatron-nondeterministic", "nemo", "ngc",
+                                   "oneflow", "oneflow-ops", "pytorch", "pytorch-compiled", "scaling",
+                                   "scaling-rms", "torchtitan"));
   for (const std::string& name : framework_names()) EXPECT_EQ(load_framework(name).name, name);
 }
 
@@ -152,7 +152,7 @@ TEST(Frameworks, RefuseWhatTheyDoNotKnow) {
       "megatron-nondeterministic, nemo, ngc, oneflow, "
       "oneflow-ops, "
       "pytorch, "
-      "pytorch-compiled, scaling, scaling-rms");
+      "pytorch-compiled, scaling, scaling-rms, torchtitan");
   EXPECT_EQ(said("name: s\nhost_per_op: 2\n"), "s.yaml:2:14: host_per_op: 2 is outside 0 to 1");
 }
 

@@ -267,7 +267,7 @@ const JobCase job_cases[] = {
      "deepspeed, fsdp, internevo, jax, "
      "megatron, "
      "megatron-fused-loss, megatron-nondeterministic, nemo, ngc, oneflow, oneflow-ops, pytorch, "
-     "pytorch-compiled, scaling, scaling-rms"},
+     "pytorch-compiled, scaling, scaling-rms, torchtitan"},
     {{"--tp=8", "--kv-heads=2"}, "", 2, "--tp: 8 does not divide kv_heads 2 (use 1 or 2)"},
     {{"--tied=perhaps"}, "", 2, "--tied: got \"perhaps\", expected true or false"},
     {{"--ffn=-1"}, "", 2, "--ffn: got \"-1\", expected a whole number from 1 to 10000000"},

@@ -111,8 +111,8 @@ TEST(SearchCommand, StaysWithinWhatAFrameworkRuns) {
             "boxcar: --schedule: torchtitan runs schedule 1f1b alone (--max-stack torchtitan)\n");
   EXPECT_EQ(refused({"--max-stack=boxcar"}),
             "boxcar: --max-stack: framework boxcar does not say what it runs\n");
-  EXPECT_EQ(refused({"--max-stack=megatorn"}).substr(0, 78),
-            "boxcar: --max-stack: framework: no framework is named \"megatorn\" (did you mean ");
+  EXPECT_EQ(refused({"--max-stack=megatorn"}).substr(0, 80),
+            "boxcar: --max-stack: no framework is named \"megatorn\" (did you mean megatron?); kn");
 }
 
 // `search --what-if` searches on the changed cluster.
