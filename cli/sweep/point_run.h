@@ -1,9 +1,10 @@
 // One point of a sweep: its identity, and its run.
 //
 //   PointRunner runner(sweep.search);
-//   const Identity who = runner.identity(sweep.at(1));   // {"6b1f...", ""}: 32 hexadecimal digits, not
-//   refused const RunRow row = runner.run(sweep.at(1)); row.cells["step_time_s"]   // 30.14
-//   row.cells["status"]        // "simulated"
+//   runner.identity(sweep.at(1));   // {"6b1f...", ""}: 32 hexadecimal digits; not refused
+//   const RunRow row = runner.run(sweep.at(1));
+//   row.cells["step_time_s"]        // 30.14
+//   row.cells["status"]             // "simulated"
 //
 // A run does what `boxcar simulate --what-if` or `boxcar search --what-if` would. A plan depends on no
 // constant of the cluster but its memory, so the last compiled plan is kept for the next point that differs

@@ -8,8 +8,8 @@
 //
 //   const Sweep sweep = parse_sweep(text, "sweep.yaml");
 //   sweep.count()         // 12
-//   sweep.at(1).given     // model.family gpt3-175b, cluster.preset dgx-a100-80g, parallel.tp 4, cluster.gpus
-//   256 sweep.at(1).changes   // {"bandwidth.network=2x"}
+//   sweep.at(1).given     // model.family gpt3-175b, ..., parallel.tp 4, cluster.gpus 256
+//   sweep.at(1).changes   // {"bandwidth.network=2x"}
 //
 // The axis that is written last changes fastest; constants of the cluster change faster than all keys, so
 // that neighbours share a compiled plan.
