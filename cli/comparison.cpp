@@ -46,12 +46,17 @@ void put(GivenKeys& to, const GivenKeys& from, const std::string& path) {
 
 std::string placed_text(const explain::Report& base, const Variation& v) {
   if (!v.why_not.empty()) return v.why_not;
-  const double step = v.report.step_seconds / base.step_seconds - 1;
+  // Steps of other batches compare by what they train in a second.
+  const auto samples = [](const explain::Report& r) { return r.samples_per_second * r.step_seconds; };
+  const bool other_batch = std::abs(samples(v.report) / samples(base) - 1) > 1e-9;
+  const double step = other_batch ? base.samples_per_second / v.report.samples_per_second - 1
+                                  : v.report.step_seconds / base.step_seconds - 1;
   const explain::StageReport& stage = fullest(v.report);
   const int64_t more = stage.peak_bytes - fullest(base).peak_bytes;
   const std::string time = std::abs(step) < 5e-4 ? "as fast"
                                                  : fmt::format("{:.1f} % {}", 100 * std::abs(step),
-                                                               step > 0 ? "slower" : "faster");
+                                                               step > 0 ? "slower" : "faster") +
+                                                       (other_batch ? " by samples per second" : "");
   const std::string memory = more == 0
                                  ? "as much"
                                  : fmt::format("{} {}", ir::format_bytes(static_cast<double>(std::abs(more))),
@@ -67,8 +72,14 @@ ordered_json placed_json(const explain::Report& base, const Variation& v) {
     return doc;
   }
   doc["step_time_s"] = v.report.step_seconds;
-  doc["slower"] = v.report.step_seconds / base.step_seconds - 1;
+  doc["slower"] = base.samples_per_second / v.report.samples_per_second - 1;
   doc["peak_memory_bytes"] = fullest(v.report).peak_bytes;
+  doc["tokens_per_s"] = v.report.tokens_per_second;
+  const explain::Binding b = binding(v.report);
+  doc["bound_by"] = {{"stage", b.stage},
+                     {"kernels", b.kernels},
+                     {"exposed_communication", b.communication},
+                     {"waiting", b.waiting}};
   doc["more_memory_bytes"] = fullest(v.report).peak_bytes - fullest(base).peak_bytes;
   return doc;
 }
@@ -77,14 +88,16 @@ std::vector<Difference> differences_of(const GivenKeys& a, const GivenKeys& b) {
   std::vector<std::string> paths;
   for (const Key& key : keys())
     if (text_of(a, key.path()) != text_of(b, key.path())) paths.push_back(key.path());
-  const bool degrees = std::any_of(paths.begin(), paths.end(), is_degree);
-  const bool stages = text_of(a, "parallel.pp") != text_of(b, "parallel.pp") ||
+  const auto is_model = [](const std::string& path) { return path.starts_with("model."); };
+  const bool model = std::any_of(paths.begin(), paths.end(), is_model);
+  const bool degrees = model || std::any_of(paths.begin(), paths.end(), is_degree);
+  const bool stages = model || text_of(a, "parallel.pp") != text_of(b, "parallel.pp") ||
                       text_of(a, "parallel.virtual_stages") != text_of(b, "parallel.virtual_stages");
   std::vector<Difference> all;
   if (degrees || stages) all.emplace_back();
   for (const std::string& path : paths) {
     const bool together =
-        is_degree(path) ||
+        is_degree(path) || is_model(path) ||
         (stages && (path == "parallel.virtual_stages" || is_by_stage(path, a) || is_by_stage(path, b)));
     Difference& one = together ? all.front() : all.emplace_back();
     put(one.a, a, path);

@@ -15,8 +15,8 @@ namespace boxcar::cli {
 std::string placed_text(const explain::Report& base, const Variation& variation);
 nlohmann::ordered_json placed_json(const explain::Report& base, const Variation& variation);
 
-// Keys that plan B has otherwise than plan A, which are changed together: degrees go together, each other key
-// stands alone.
+// Keys that plan B has otherwise than plan A, which are changed together: a model's keys and degrees go
+// together, each other key stands alone.
 struct Difference {
   GivenKeys a, b;        // by path; a key that has its default is missing
   bool layouts = false;  // the layouts that were found, in place of keys

@@ -184,14 +184,34 @@ std::string completion_script(const CLI::App& app, const std::string& shell) {
   throw Error::input(shell, "there are completions for bash, zsh and fish");
 }
 
+namespace {
+
+// "[JOB.yaml] [flags]", "PLAN [flags]", "COMMAND ..."
+std::string operands_of(const CLI::App& app) {
+  if (!app.get_subcommands({}).empty()) return "\\fICOMMAND\\fR ...";
+  Words operands;
+  if (app.get_footer().find("JOB.yaml may be given first") != std::string::npos)
+    operands.emplace_back("[\\fIJOB.yaml\\fR]");
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_positional()) continue;
+    const std::string name =
+        "\\fI" + roff(option->get_type_name().empty() ? option->get_name(true) : option->get_type_name()) +
+        "\\fR";
+    operands.push_back(option->get_required() ? name : "[" + name + "]");
+  }
+  if (flags_of(app).size() > 1) operands.emplace_back("[\\fIflags\\fR]");  // more than --help
+  return fmt::format("{}", fmt::join(operands, " "));
+}
+
+}  // namespace
+
 std::string manual_page(const CLI::App& app) {
   const CLI::App* parent = app.get_parent();
   const std::string name = parent ? parent->get_name() + "-" + app.get_name() : app.get_name();
   const std::string what = replaced(app.get_description(), "boxcar: ", "");
-  std::string text =
-      fmt::format(".TH {} 1 \"\" \"boxcar\" \"Boxcar\"\n.SH NAME\n{} \\- {}\n.SH SYNOPSIS\n.B {}\n{}\n",
-                  upper(roff(name)), roff(name), roff(what), roff(replaced(name, "-", " ")),
-                  parent ? "[\\fIJOB.yaml\\fR] [\\fIflags\\fR]" : "\\fICOMMAND\\fR ...");
+  std::string text = fmt::format(
+      ".TH {} 1 \"\" \"boxcar\" \"Boxcar\"\n.SH NAME\n{} \\- {}\n.SH SYNOPSIS\n.B {}\n{}\n",
+      upper(roff(name)), roff(name), roff(what), roff(replaced(name, "-", " ")), operands_of(app));
   const auto add = [&](const std::string& head, const std::string& body) {
     text += fmt::format(".TP\n{}\n{}\n", head, roff(body));
   };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -42,6 +43,7 @@ Side read_side(const std::string& path, bool simulate) {
   for (const auto& [label, value] : saved.plan.labels)
     if (label.starts_with("search.layouts.")) side.layout_labels[label] = value;
   if (!simulate) return side;
+  check_fits(saved, path);
   side.report = explain::report(saved.plan, saved.cluster, planner::memory_use(saved.plan),
                                 sim::simulate(saved.plan, saved.cluster));
   return side;
@@ -72,18 +74,29 @@ std::string name_of(const Difference& d) {
   return flags_text(d.b) + (d.a.empty() ? "" : fmt::format(" in place of {}", flags_text(d.a)));
 }
 
+std::string peak_text(const explain::Report& r) {
+  const auto fullest =
+      std::max_element(r.stages.begin(), r.stages.end(),
+                       [](const auto& one, const auto& other) { return one.peak_bytes < other.peak_bytes; });
+  return fmt::format("{} on {}", ir::format_bytes(static_cast<double>(fullest->peak_bytes)), fullest->name);
+}
+
 std::string sides_text(const Side& a, const Side& b) {
   const explain::Binding one = binding(a.report), other = binding(b.report);
-  std::string text = fmt::format("  {:<22} {:<24} {}\n", "", a.path, b.path);
+  std::string text = fmt::format("  {:<22} {:<30} {}\n", "", a.path, b.path);
   const auto row = [&](const char* name, const std::string& left, const std::string& right) {
-    text += fmt::format("  {:<22} {:<24} {}\n", name, left, right);
+    text += fmt::format("  {:<22} {:<30} {}\n", name, left, right);
   };
   const auto share = [&](double part, const std::string& stage) {
     return fmt::format("{:.1f} % of the step on {}", 100 * part, stage);
   };
   row("step", ir::format_seconds(a.report.step_seconds), placed_text(a.report, {"", b.report}));
-  row("tokens per second", fmt::format("{:.4g}", a.report.tokens_per_second),
-      fmt::format("{:.4g}", b.report.tokens_per_second));
+  const bool tokens = a.report.tokens_per_second > 0 && b.report.tokens_per_second > 0;
+  const auto speed = [&](const explain::Report& r) {
+    return fmt::format("{:.4g}", tokens ? r.tokens_per_second : r.samples_per_second);
+  };
+  row(tokens ? "tokens per second" : "samples per second", speed(a.report), speed(b.report));
+  row("memory", peak_text(a.report), peak_text(b.report));
   row("kernels", share(one.kernels, one.stage), share(other.kernels, other.stage));
   row("exposed communication", share(one.communication, one.stage), share(other.communication, other.stage));
   row("waiting", share(one.waiting, one.stage), share(other.waiting, other.stage));

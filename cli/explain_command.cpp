@@ -83,6 +83,7 @@ void run(const ExplainArguments& arguments, Extent extent) {
     if (labelled) job_of(saved.plan, arguments.plan);
     return;
   }
+  if (whole) check_fits(saved, arguments.plan);
   if (!arguments.why_not.empty()) return place_others(arguments, saved);
   if (whole && !labelled) return explain_whole(saved, nullptr, arguments.json);
   const planner::ResolvedJob job = job_of(saved.plan, arguments.plan).job;

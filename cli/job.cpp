@@ -316,6 +316,12 @@ void keep_free(backends::DeviceProfile& device, double share) {
 // Sets what is given, and loads the cluster.
 Request request_of(const GivenKeys& given) {
   check_families(given);
+  if (const auto preset = given.find("train.preset"); preset != given.end()) {
+    const std::vector<std::string> clusters = backends::cluster_presets();
+    if (std::count(clusters.begin(), clusters.end(), preset->second.text))
+      throw Error::input(preset->second.where,
+                         fmt::format("{0} is a cluster: give --cluster {0}", preset->second.text));
+  }
   check_required(given);
   Request request;
   if (auto family = given.find("model.family"); family != given.end()) {
@@ -329,6 +335,8 @@ Request request_of(const GivenKeys& given) {
   set_preset(given, request);
   const backends::Framework framework = load_framework(given, request);
   for (const auto& [path, value] : given) set(request, path, value);
+  if (!ir::is_mixed(request.job.train.precision) && !given.contains("train.logits"))
+    request.job.train.half_logits = false;  // of a preset or a framework
   planner::Hints& hints = request.job.parallel;
   if (request.job.model.transformer()) request.job.model->flash = request.job.train.flash;
   if (request.job.gpus == 0 && hints.dp > 0) request.job.gpus = hints.dp * hints.tp * hints.pp * hints.cp;
@@ -357,11 +365,24 @@ Request request_of(const GivenKeys& given) {
 
 }  // namespace
 
+namespace {
+
+void check_rate_of(const GivenKeys& given, const Request& request) {
+  const auto precision = given.find("train.precision"), preset = given.find("train.preset");
+  check_rate(request.job.cluster.device, get(key_at("train.precision"), request),
+             precision != given.end() ? precision->second.where
+             : preset != given.end()  ? preset->second.where
+                                      : "");
+}
+
+}  // namespace
+
 Request open_request(const GivenKeys& given_by_user) {
   GivenKeys given = given_by_user;
   expand(given);
   Request request = request_of(given);
   locate(given, [&] { request.job.model = ir::models::complete(request.job.model); });
+  check_rate_of(given, request);
   return request;
 }
 
@@ -375,9 +396,7 @@ Resolved resolve(const GivenKeys& given_by_user) {
   Resolved resolved{std::move(request), *std::move(job), {}};
   check_effects(given, resolved.request);
   resolved.labels = labels_of(resolved.request);
-  const auto precision = given.find("train.precision");
-  check_rate(resolved.request.job.cluster.device, resolved.labels["train.precision"],
-             precision == given.end() ? "" : precision->second.where);
+  check_rate_of(given, resolved.request);
   return resolved;
 }
 

@@ -225,7 +225,7 @@ std::vector<Key> make_keys() {
   k.push_back(otherwise("dp x tp x pp x context_parallel",
                         entry("cluster", "gpus", JOB(gpus), 1, million, "devices to use")));
   k.push_back(entry("cluster", "memory_margin", field(+[](Request & r) -> auto& { return r.memory_margin; }),
-                    0, 0.9, "share of a device's memory that stays free, as 0.08 or 8%"));
+                    0, 0.9, "share of a device's memory that stays free: 0.08 or 8%"));
 
   for (const search::Dimension& d : search::dimensions()) {
     if (d.key == "mesh_order") add_not_searched(k);  // where ranks and stages stand is said last
@@ -380,11 +380,16 @@ struct Setter {
     *p = static_cast<int64_t>(parse_number(key.least, key.most, where, text, true));
   }
   void operator()(double* p) const {
-    const bool percent = key.most < 1 && text.ends_with('%');
-    const double factor = percent ? 100 : 1;
-    *p = parse_number(key.least * factor, key.most * factor, where,
-                      percent ? text.substr(0, text.size() - 1) : text, false) /
-         factor;
+    if (!text.ends_with('%') || key.most >= 1) {
+      *p = parse_number(key.least, key.most, where, text, false);
+      return;
+    }
+    try {
+      const std::string number = text.substr(0, text.size() - 1);
+      *p = parse_number(100 * key.least, 100 * key.most, where, number, false) / 100;
+    } catch (const Error&) {
+      refuse(where, text, fmt::format("0% to {:g}%", 100 * key.most));
+    }
   }
   void operator()(bool* p) const {
     *p = key.words.empty() ? parse_bool(where, text) : parse_word(key, where, text) == 1;

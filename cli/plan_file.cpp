@@ -9,9 +9,11 @@
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
 #include "cli/output.h"
+#include "cli/variation.h"
 #include "ir/graph.h"
 #include "planner/facts.h"
 #include "planner/search/plan_slots.h"
+#include "planner/verify.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -130,6 +132,12 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
   if (plan.labels["train.precision"] == "fp8") backends::use_float8(loaded.cluster.device);
   if (plan.labels["parallel.flash_version"] == "1") backends::use_flash_version(loaded.cluster.device, 1);
   return loaded;
+}
+
+void check_fits(const SavedPlan& saved, const std::string& path) {
+  const explain::Report r =
+      explain::memory_report(saved.plan, saved.cluster, planner::memory_use(saved.plan));
+  if (!r.fits) throw Error::cannot_run(path, too_much(r) + "; `boxcar simulate --plan` says more");
 }
 
 Resolved job_of(const ir::Plan& plan, const std::string& path) { return resolve(keys_of(plan, path)); }

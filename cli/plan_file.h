@@ -24,6 +24,9 @@ SavedPlan load_plan(const std::string& path, const GivenKeys& given);
 // label of a job's sections names no key.
 GivenKeys keys_of(const ir::Plan& plan, const std::string& path);
 
+// Throws Error (cannot run) where the plan does not fit on its cluster.
+void check_fits(const SavedPlan& saved, const std::string& path);
+
 // The job that a plan's labels describe. Throws Error (bad input) where they do not describe a whole job.
 Resolved job_of(const ir::Plan& plan, const std::string& path);
 

@@ -41,6 +41,7 @@ void write_report(const ReportArguments& arguments, Extent extent) {
     if (saved.plan.labels.contains("model.family")) job_of(saved.plan, arguments.plan);
     return;
   }
+  check_fits(saved, arguments.plan);
   Progress progress;
   progress.step("laying out");
   const std::optional<planner::LaidOut> laid = lay_out_again(saved, arguments.plan);

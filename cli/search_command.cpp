@@ -58,9 +58,10 @@ int64_t memory_of(const std::string& text, const backends::DeviceProfile& device
   const double bytes = read_bytes("--memory", text, "72GB or 80GiB");
   const auto most = static_cast<double>(device.memory_bytes);
   if (bytes > most * 1.02)  // 80GiB of what is called so, and shows 79.25
-    throw Error::input("--memory",
-                       fmt::format("{} is more than the {} of a device ({}); say less, or leave it out", text,
-                                   ir::format_bytes(most), device.name));
+    throw Error::input(
+        "--memory",
+        fmt::format("{} is more than the {} that a plan may take of a device ({}); say less, or leave it out",
+                    text, ir::format_bytes(most), device.name));
   return static_cast<int64_t>(std::min(bytes, most));
 }
 
@@ -147,6 +148,23 @@ std::vector<Given> take_precisions(GivenKeys& given) {
   return all;
 }
 
+// Limits of memory between the smallest and the fastest plan, evenly by their ratio: plans between those two
+// are found by searching with less memory. None where memory is not one of the objectives.
+std::vector<int64_t> limits_between(const std::vector<search::Goal>& goals,
+                                    const std::vector<search::Candidate>& others,
+                                    const std::vector<search::Candidate>& fastest) {
+  constexpr int between = 5;
+  if (std::count(goals.begin(), goals.end(), search::Goal::memory) == 0 || fastest.empty()) return {};
+  auto least = static_cast<double>(fastest.front().peak_bytes);
+  const double most = least;
+  for (const search::Candidate& c : others) least = std::min(least, static_cast<double>(c.peak_bytes));
+  std::vector<int64_t> limits;
+  for (int i = 1; i <= between && least < most; ++i)
+    limits.push_back(
+        static_cast<int64_t>(least * std::pow(most / least, static_cast<double>(i) / (between + 1))));
+  return limits;
+}
+
 // Keeps the search within what a framework runs. Throws Error (bad input) where a given key is outside of it.
 void restrict(GivenKeys& given, const std::string& name) {
   constexpr const char* flag = "--max-stack";
@@ -228,7 +246,7 @@ double in_three_digits(double bytes) {
 std::string enough_memory(double bytes, const backends::DeviceProfile& device) {
   std::string size = ir::format_bytes(in_three_digits(bytes));
   if (bytes > static_cast<double>(device.memory_bytes))
-    return fmt::format("on devices with {} each ({} has {})", size, device.name,
+    return fmt::format("on devices with {} each for a plan ({} has {})", size, device.name,
                        ir::format_bytes(static_cast<double>(device.memory_bytes)));
   std::erase(size, ' ');
   return "with --memory " + size;
@@ -357,14 +375,22 @@ int run(const SearchArguments& arguments, Extent extent) {
     search::Outcome outcome = outcome_of(one.job, options, given, r, arguments.json);
     const bool first = &one == &requests.front();
     r.outcome = first ? std::move(outcome) : search::merged(std::move(r.outcome), std::move(outcome), r.goal);
-    for (search::Goal goal : r.front_goals) {
-      if (goal == r.goal || interrupted) continue;
-      search::SearchOptions other = options;
-      other.goal = goal;
-      for (search::Candidate& c : outcome_of(one.job, other, given, r, arguments.json).best) {
+    const auto add = [&](search::SearchOptions other) {
+      if (interrupted) return;
+      for (search::Candidate& c : outcome_of(one.job, other, given, r, false).best) {
         c.plan.reset();
         simulated.push_back(std::move(c));
       }
+    };
+    for (search::Goal goal : r.front_goals) {
+      search::SearchOptions other = options;
+      other.goal = goal;
+      if (goal != r.goal) add(std::move(other));
+    }
+    for (int64_t limit : limits_between(r.front_goals, simulated, r.outcome.best)) {
+      search::SearchOptions other = options;
+      other.memory_bytes = limit;
+      add(std::move(other));
     }
   }
   std::signal(SIGINT, SIG_DFL);

@@ -221,13 +221,18 @@ std::string front_text(const SearchReport& r) {
   std::vector<std::string> names;
   for (search::Goal goal : r.front_goals) names.emplace_back(name_of(goal));
   std::string text = fmt::format(
-      "\nno plan is better in one of {} without being worse in another\n  {}{:>9} {:>9} {:<7}  {}\n",
+      "\nof the plans simulated, none beats one of these in {} without losing in another\n  {}{:>9} {:>9} "
+      "{:<7}  {}\n",
       fmt::join(names, " and "), priced ? "  dollars  GPUs " : "", "step", "peak", "layouts", "plan");
-  for (const Candidate& c : r.front)
-    text += fmt::format("  {}{:>9} {:>9} {:<7}  {}\n",
+  const std::vector<std::string> apart = differences(r.front);
+  for (size_t i = 0; i < r.front.size(); ++i) {
+    const Candidate& c = r.front[i];
+    text += fmt::format("  {}{:>9} {:>9} {:<7}  {}{}\n",
                         priced ? fmt::format("{:>9.4g} {:>5} ", price_of(c.job, c.seconds), c.job.gpus) : "",
                         ir::format_seconds(c.seconds), ir::format_bytes(static_cast<double>(c.peak_bytes)),
-                        c.layouts ? "found" : "hints", flags_of(c.job, r.precisions));
+                        c.layouts ? "found" : "hints", flags_of(c.job, r.precisions),
+                        apart[i].empty() ? "" : fmt::format(" ({})", apart[i]));
+  }
   return text;
 }
 

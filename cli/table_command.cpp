@@ -104,7 +104,8 @@ void run_table(const TableArguments& a) {
                                              .columns = listed("--columns", a.columns),
                                              .sort = listed("--sort", a.sort),
                                              .pareto = listed("--pareto", a.pareto),
-                                             .limit = a.limit});
+                                             .limit = a.limit,
+                                             .drop_unknown = !a.csv && !a.json});
   print(a.csv ? to_csv(table) : a.json ? to_json(table) : to_table(table));
 }
 

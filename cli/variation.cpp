@@ -17,6 +17,8 @@ bool any_of(const GivenKeys& keys, std::initializer_list<const char*> paths) {
   return std::any_of(paths.begin(), paths.end(), [&](const char* path) { return keys.contains(path); });
 }
 
+}  // namespace
+
 std::string too_much(const explain::Report& r) {
   const auto fullest = std::max_element(r.stages.begin(), r.stages.end(), [](const auto& a, const auto& b) {
     return a.peak_bytes < b.peak_bytes;
@@ -26,8 +28,6 @@ std::string too_much(const explain::Report& r) {
                      ir::format_bytes(static_cast<double>(shared ? r.node_peak_bytes : fullest->peak_bytes)),
                      ir::format_bytes(static_cast<double>(r.memory_limit_bytes)));
 }
-
-}  // namespace
 
 GivenKeys with_flags(GivenKeys keys, const GivenKeys& others) {
   const auto derive = [&](const char* path) {

@@ -27,4 +27,7 @@ GivenKeys with_flags(GivenKeys keys, const GivenKeys& others);
 // is illegal or does not fit says so; throws Error (fault) alone.
 Variation vary(const GivenKeys& keys, const std::optional<search::LayoutRequest>& layouts);
 
+// Of a report that does not fit: "does not fit: stage0 needs 90.1 GB of 85.1 GB".
+std::string too_much(const explain::Report& report);
+
 }  // namespace boxcar::cli

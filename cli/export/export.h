@@ -111,6 +111,10 @@ struct NameSource {
   std::string where, commit;  // "github.com/NVIDIA/Megatron-LM megatron/training/arguments.py"
 };
 
+// Boxcar's rotary positions have one base.
+inline constexpr const char* rotary_base_note =
+    "the base of rotary positions is 10,000 here; published models may have another (Llama 3: 500,000)";
+
 struct Framework {
   std::string name;                   // "megatron"
   std::string title;                  // "Megatron-LM", with the version

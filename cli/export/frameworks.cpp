@@ -18,12 +18,7 @@ const Framework* find_framework(std::string_view name) {
 const std::vector<Row>& common_rows() {
   static const std::vector<Row> rows{
       {{"cluster.preset", "cluster.device"}, {}, "a comment names the machines"},
-      {{"cluster.memory_margin"},
-       {},
-       "no framework keeps a share of memory free",
-       [](Writer& w) {
-         if (w.from.request.memory_margin > 0) w.cannot("no framework keeps a share of memory free");
-       }},
+      {{"cluster.memory_margin"}, {}, "a limit of the plan, which no framework has to know"},
       {{"train.preset"}, {}, "every key that it sets is exported by itself"},
       {{"train.stack"}, {}, "a comment names the framework that was simulated"},
       {{"train.routing_skew"},

@@ -65,7 +65,10 @@ void write_gelu(Writer& w) {
 void write_positions(Writer& w) {
   const bool rotary = w.from.model().position == "rotary";
   w.set("--position-embedding-type", rotary ? "rope" : "learned_absolute");
-  if (rotary) w.set("--rotary-base", 10000);
+  if (rotary) {
+    w.set("--rotary-base", 10000);
+    w.cannot(rotary_base_note);
+  }
   if (!rotary && is_t5(w.from)) w.cannot("encoder and decoder share one table of positions");
 }
 
@@ -339,7 +342,7 @@ std::vector<Row> make_rows() {
        }},
       {{"model.position"},
        {"--position-embedding-type", "--rotary-base"},
-       "learned positions of each half of t5",
+       "learned positions of each half of t5; bases of rotary positions other than 10,000",
        write_positions},
       {{"model.tied"},
        {"--untie-embeddings-and-output-weights"},

@@ -262,11 +262,13 @@ std::vector<Row> make_rows() {
        }},
       {{"model.position"},
        {"GPTConfig.position_embedding_type", "GPTConfig.rotary_base"},
-       "",
+       "bases of rotary positions other than 10,000",
        [](Writer& w) {
          const bool rotary = w.from.model().position == "rotary";
          w.set("GPTConfig.position_embedding_type", rotary ? "rope" : "learned_absolute");
-         if (rotary) w.set("GPTConfig.rotary_base", 10000);
+         if (!rotary) return;
+         w.set("GPTConfig.rotary_base", 10000);
+         w.cannot(rotary_base_note);
        }},
       {{"model.tied"},
        {"GPTConfig.share_embeddings_and_output_weights"},

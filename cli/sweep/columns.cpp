@@ -31,7 +31,7 @@ std::vector<Column> make_columns() {
       {"searched", truth, "whether open keys were searched"},
   };
   for (const Key& key : keys()) {
-    if (key.section == run_section || key.path() == "train.preset") continue;
+    if (key.section == run_section) continue;
     if (key.path() == "model.family") all.push_back({"model", text, "the model as the sweep names it"});
     all.push_back(
         {key.path() == "model.family" ? "family" : sweep_name(key), type_of(key), key.help, key.path()});

@@ -139,6 +139,9 @@ void add_configuration(const SweepPoint& point, const std::map<std::string, std:
     if (const auto found = labels.find(column.key);
         !column.key.empty() && found != labels.end() && found->second != to_be_searched)
       row.cells[column.name] = cell_of(column, found->second);
+    else if (const auto given = point.given.find(column.key);  // no label: its default, or sets other keys
+             !column.key.empty() && found == labels.end() && given != point.given.end())
+      row.cells[column.name] = cell_of(column, given->second.text);
   if (const auto model = point.given.find("model.family"); model != point.given.end())
     row.cells["model"] = model->second.text;
   json configuration = labels;

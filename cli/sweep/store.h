@@ -54,6 +54,7 @@ struct RunsQuery {
   std::vector<std::string> sort = {};     // "step_time_s", "mfu desc"; unknown values are last
   std::vector<std::string> pareto = {};   // columns in which no other row may be better (pareto.h)
   std::optional<int64_t> limit = {};
+  bool drop_unknown = true;  // leave out usual columns that no row knows
 };
 
 struct RunsTable {

@@ -273,7 +273,7 @@ RunsTable read_runs(const std::string& path, const RunsQuery& query) {
     if (query.limit && static_cast<int64_t>(table.rows.size()) > *query.limit)
       table.rows.resize(static_cast<size_t>(*query.limit));
   }
-  if (query.columns.empty()) drop_unknown(table);
+  if (query.columns.empty() && query.drop_unknown) drop_unknown(table);
   return table;
 }
 

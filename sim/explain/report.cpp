@@ -54,6 +54,10 @@ void add_stage_times(Report& r, const sim::Result& result) {
     double n = static_cast<double>(cls.devices.size());
     double idle = cls.span > 0 ? 1 - cls.busy / cls.span : 0;
     stage.busy_seconds += n * cls.busy;
+    if (cls.busy > stage.most_busy_seconds) {
+      stage.most_busy_seconds = cls.busy;
+      stage.most_busy_exposed_seconds = cls.exposed_comm;
+    }
     stage.bubble_fraction += n * idle;
     stage.exposed_comm_seconds = std::max(stage.exposed_comm_seconds, cls.exposed_comm);
     at(weight, cls.program) += n;
@@ -72,9 +76,9 @@ void add_stage_times(Report& r, const sim::Result& result) {
 Binding binding(const Report& r) {
   const StageReport& stage = *std::max_element(
       r.stages.begin(), r.stages.end(),
-      [](const StageReport& a, const StageReport& b) { return a.busy_seconds < b.busy_seconds; });
-  Binding b{stage.name, std::min(1.0, stage.busy_seconds / r.step_seconds)};
-  b.communication = std::min(1 - b.kernels, stage.exposed_comm_seconds / r.step_seconds);
+      [](const StageReport& a, const StageReport& b) { return a.most_busy_seconds < b.most_busy_seconds; });
+  Binding b{stage.name, std::min(1.0, stage.most_busy_seconds / r.step_seconds)};
+  b.communication = std::min(1 - b.kernels, stage.most_busy_exposed_seconds / r.step_seconds);
   b.waiting = 1 - b.kernels - b.communication;
   return b;
 }

@@ -10,7 +10,8 @@ const CommandCase cases[] = {
     {{"--gpus=8"}, 2, "train.global_batch: missing; give it in the job file or as --global-batch"},
     {{"--gpus=8", "--global-batch=8", "--memory=900GB"},
      2,
-     "--memory: 900GB is more than the 85.1 GB of a device (a100-sxm-80g); say less, or leave it out"},
+     "--memory: 900GB is more than the 85.1 GB that a plan may take of a device (a100-sxm-80g); say less, or "
+     "leave it out"},
     {{"--gpus=8", "--global-batch=8", "--budget=0.001ms"},
      1,
      "ended before a point was found that fits; give it more time with --budget"},

@@ -75,6 +75,34 @@ TEST_F(Comparison, EachDifferenceCostsWhatSimulateSays) {
               step({"--tp=2", "--pp=2", "--zero=1", "--stage-layers=3,5", "--recompute=full"}), 1e-12);
 }
 
+// A model's keys hang together; steps of other batches compare by samples.
+TEST_F(Comparison, ModelsAndBatchesAreComparedAsTheyCanBe) {
+  save(a_, {"--tp=2"});
+  save(b_, {"--tp=2", "--layers=4", "--heads=4"});
+  const json models = document({"diff", a_.path(), b_.path()})["differences"];
+  ASSERT_EQ(models.size(), 1u) << models;
+  EXPECT_NEAR(models[0]["step_time_s"], step({"--tp=2", "--layers=4", "--heads=4"}), 1e-12);
+  const json batch = document({"explain", a_.path(), "--why-not", "--global-batch 64"})["why_not"][0];
+  EXPECT_NEAR(batch["slower"], step({"--tp=2", "--global-batch=64"}) / (2 * step({"--tp=2"})) - 1, 1e-9);
+}
+
+TEST_F(Comparison, APlanThatDoesNotFitIsRefused) {
+  const std::string path = a_.path();
+  run_program(
+      {"simulate", "--model=llama3-70b", "--cluster=dgx-h100", "--gpus=8", "--tp=8", "--save-plan", path});
+  for (const Words& words :
+       {Words{"explain", path}, Words{"diff", path, path}, Words{"report", path, "-o", "r.html"}})
+    EXPECT_THAT(run_program(words).err,
+                testing::ContainsRegex("does not fit: stage0 needs [0-9.]+ GB of 84.9 GB; "
+                                       "`boxcar simulate --plan` says more\n"));
+}
+
+// The slowest device of a stage binds the step, not the mean of its devices.
+TEST_F(Comparison, AStragglersKernelsBindTheStep) {
+  const json bound = document(job({"--dp=8", "--straggler=rank=3,slowdown=20"}))["bound_by"];
+  EXPECT_GT(bound["kernels"], 0.8);
+}
+
 TEST_F(Comparison, WhyNotPlacesAnotherPlan) {
   save(a_, {"--tp=2", "--pp=2", "--stage-layers=3,5"});
   const json doc = document({"explain", a_.path(), "--why-not", "--tp 8", "--why-not=--pp 4 --zero 1"});

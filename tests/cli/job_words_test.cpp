@@ -75,7 +75,7 @@ TEST(JobWords, AShareOfMemoryStaysFree) {
   EXPECT_NEAR(static_cast<double>(bytes("8%")), 0.92 * all, 1);
   EXPECT_EQ(bytes("0.08"), bytes("8%"));
   EXPECT_EQ(message(small_job({{"cluster.memory_margin", {"95%", "--memory-margin"}}})),
-            "--memory-margin: got \"95\", expected a number from 0 to 90");
+            "--memory-margin: got \"95%\", expected 0% to 90%");
 }
 
 // The preset is the weakest word, and sets keys that exist to values that they have.
@@ -96,6 +96,11 @@ TEST(JobWords, APresetIsBelowTheFrameworkAndWhatIsGiven) {
     EXPECT_EQ(labels(framework)[path], labels(plain)[path]) << path;
   EXPECT_EQ(message(small_job({{"train.preset", {"modem", "--preset"}}})),
             "--preset: got \"modem\", expected none, modern (did you mean modern?)");
+  EXPECT_EQ(message(small_job({{"train.preset", {"dgx-h100", "--preset"}}})),
+            "--preset: dgx-h100 is a cluster: give --cluster dgx-h100");
+  GivenKeys single = modern;
+  single["train.precision"] = {"fp32", ""};
+  EXPECT_EQ(labels(single)["train.logits"], "float32");
 }
 
 TEST(JobWords, ModelsByTheNamesOfHuggingFace) {

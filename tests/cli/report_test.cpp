@@ -30,6 +30,7 @@ explain::Report example() {
       "stage0",     32,     62'000'000'000, {10, 20'000'000'000, 3'000'000'000, 999, 1000},
       3.2,          0.0625, 0.0421,         61'000'000'000,
       5'000'000'000};
+  stage.most_busy_seconds = 3.2, stage.most_busy_exposed_seconds = 0.0421;
   r.stages = {stage};
   r.memory_limit_bytes = 80'000'000'000;
   r.plan = {100, 200, 300, 40, 5000};
@@ -77,7 +78,7 @@ TEST(Report, VerdictSaysWhatIsNotKnown) {
   explain::Report r = example();
   r.error = campaign::error_bar("boxcar", "my-device", 32);
   r.tokens_per_second = r.mfu = 0;
-  r.stages[0].busy_seconds = 1, r.stages[0].exposed_comm_seconds = 2;
+  r.stages[0].most_busy_seconds = 1, r.stages[0].most_busy_exposed_seconds = 2;
   EXPECT_EQ(verdict_text(r), R"(  fits      62 GB of 80 GB on stage0, 18 GB free
   step      3.5 s, with no published run on my-device to compare; 146.3 samples/s
   bound by  exposed communication, 57.1 % of the step; kernels of stage0 28.6 %, waiting 14.3 %
@@ -90,7 +91,7 @@ TEST(Report, VerdictSaysWhatIsNotKnown) {
 // A document's shares sum to the step, also where a stage's devices differ and their means sum to more.
 TEST(Report, SharesOfTheStepSumToOne) {
   explain::Report r = example();
-  r.stages[0].busy_seconds = 3, r.stages[0].exposed_comm_seconds = 1;
+  r.stages[0].most_busy_seconds = 3, r.stages[0].most_busy_exposed_seconds = 1;
   const nlohmann::json bound = nlohmann::json::parse(to_json(r))["bound_by"];
   EXPECT_EQ(bound["stage"], "stage0");
   EXPECT_NEAR(bound["kernels"], 3 / 3.5, 1e-12);

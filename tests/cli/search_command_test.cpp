@@ -79,7 +79,7 @@ TEST(SearchCommand, SearchesForTheFrontOfTwoObjectives) {
   };
   const json doc = with({"--pareto=time,memory"}), smallest = with({"--objective=memory"});
   const json& front = doc["pareto"];
-  ASSERT_GE(front.size(), 2u);
+  ASSERT_GE(front.size(), 3u);  // also between the ends
   EXPECT_EQ(front.front()["step_time_s"], doc["step_time_s"]);
   EXPECT_EQ(front.back()["peak_memory_bytes"], smallest["candidates"][0]["peak_memory_bytes"]);
   for (size_t i = 1; i < front.size(); ++i)
@@ -89,6 +89,15 @@ TEST(SearchCommand, SearchesForTheFrontOfTwoObjectives) {
   EXPECT_EQ(search({"--pareto=time,time"}).err, "boxcar: --pareto: time is given twice\n");
   EXPECT_EQ(search({"--pareto=time,size"}).err,
             "boxcar: --pareto: got \"size\", expected time, memory or cost\n");
+}
+
+// As simulate refuses them.
+TEST(SearchCommand, RefusesTypesThatTheDeviceHasNoRateFor) {
+  EXPECT_EQ(
+      search({"--cluster=dgx-1-v100-32g", "--precision=bf16"}).err,
+      "boxcar: --precision: bf16: device v100-sxm2-32g has no bfloat16 rate (add one to peak_flops in its "
+      "description, or use fp16)\n");
+  EXPECT_EQ(search({"--cluster=dgx-1-v100-32g", "--preset=modern"}).exit_code, 2);
 }
 
 // What a framework runs binds the search; keys that are given have to agree.
@@ -223,8 +232,8 @@ TEST(SearchCommand, OffersMemoryThatIsEnough) {
       search({"--layers=48", "--hidden=8192", "--heads=64", "--gpus=1", "--dp=1", "--global-batch=1"})
           .out)["why"];
   EXPECT_EQ(none.find("--memory"), std::string::npos) << none;
-  EXPECT_TRUE(none.ends_with(" GB each (a100-sxm-80g has 85.1 GB)") ||
-              none.ends_with(" TB each (a100-sxm-80g has 85.1 GB)"))
+  EXPECT_TRUE(none.ends_with(" GB each for a plan (a100-sxm-80g has 85.1 GB)") ||
+              none.ends_with(" TB each for a plan (a100-sxm-80g has 85.1 GB)"))
       << none;
 }
 

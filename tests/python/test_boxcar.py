@@ -57,6 +57,9 @@ class TestBoxcar(unittest.TestCase):
         _, text = printed("clusters")
         self.assertIn("3", str(bad.exception))
         self.assertIsInstance(bad.exception, ValueError)
+        with self.assertRaises(boxcar.BadInput):
+            boxcar.simulate(JOB, help=True)
+        self.assertEqual(boxcar.simulate(JOB, tp=None).step_time_s, boxcar.simulate(JOB).step_time_s)
         with self.assertRaises(boxcar.BadInput) as unknown:
             boxcar.simulate(JOB, tensor_parallel=2)
         self.assertIn("did you mean --tp?", str(unknown.exception))
@@ -68,8 +71,8 @@ class TestBoxcar(unittest.TestCase):
     def test_notes_are_warnings(self):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            boxcar.simulate(JOB, dp=4, tp=2, zero=0, fsdp_group=4)
-        self.assertTrue(all("has no effect" in str(w.message) for w in caught))
+            boxcar.simulate(JOB, dp=1, tp=4, pp=2, zero=3)
+        self.assertEqual([str(w.message) for w in caught], ["--zero: has no effect unless dp is 2 or more"])
 
     def test_searches_and_keeps_the_plan(self):
         found = boxcar.search(JOB, pareto="time,memory", simulate=4)

@@ -206,6 +206,8 @@ const Dimension& dimension(const std::string& path) {
 
 const std::map<std::string, std::string>& fixed_keys() {
   static const std::map<std::string, std::string> keys{
+      {"cluster.memory_margin", "of the memory that a plan may take: no plan depends on it"},
+      {"train.preset", "sets other keys, which are drawn"},
       {"run.backend", "each backend is a law"},
       {"run.share_gpus", "of backend cuda: always, as there are more devices than GPUs"},
       {"run.fast", "of backend cuda: bits differ from run to run"},

@@ -62,8 +62,11 @@ def program() -> str:
 
 
 def _run(arguments: Sequence[str]) -> str:
-    process = subprocess.Popen([program(), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
+    try:
+        process = subprocess.Popen([program(), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+    except OSError as error:
+        raise Fault(f"{program()} cannot be run: {error.strerror}; BOXCAR_PROGRAM may name the program") from error
     try:
         out, err = process.communicate()
     except BaseException:  # Ctrl-C
@@ -127,6 +130,10 @@ def _arguments(job: Job, keys: Mapping[str, Any], files: _Files) -> list[str]:
     elif job is not None:
         words.append(os.fspath(job))
     for name, value in keys.items():
+        if name in ("help", "json"):
+            raise BadInput(f"--{name} is no key of a job")
+        if value is None:  # as if it were not given
+            continue
         if isinstance(value, Mapping):
             value = files.write(f"{name}.yaml", value)
         words.append(_flag(name, value))
