@@ -21,10 +21,10 @@ struct StageReport {
   int64_t peak_bytes = 0;
   std::array<int64_t, ir::memory_kinds> by_kind{};
   double busy_seconds = 0, bubble_fraction = 0, exposed_comm_seconds = 0;
-  // Of its slowest device, where stragglers make devices differ: what binds the step.
-  double most_busy_seconds = 0, most_busy_exposed_seconds = 0;
   int64_t held_bytes = 0;  // most bytes that registers held at once when it was simulated
   int64_t kept_bytes = 0;  // the most activations that forward passes leave to backward passes
+  // Of its slowest device, where stragglers make devices differ: what binds the step.
+  double most_busy_seconds = 0, most_busy_exposed_seconds = 0;
 };
 
 struct Report {

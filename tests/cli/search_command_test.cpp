@@ -121,7 +121,7 @@ TEST(SearchCommand, StaysWithinWhatAFrameworkRuns) {
   EXPECT_EQ(refused({"--max-stack=boxcar"}),
             "boxcar: --max-stack: framework boxcar does not say what it runs\n");
   EXPECT_EQ(refused({"--max-stack=megatorn"}).substr(0, 80),
-            "boxcar: --max-stack: no framework is named \"megatorn\" (did you mean megatron?); kn");
+            "boxcar: --max-stack: no framework is named \"megatorn\" (did you mean megatron?); ");
 }
 
 // `search --what-if` searches on the changed cluster.
