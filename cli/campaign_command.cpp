@@ -223,12 +223,10 @@ int64_t steps_for(double amount, double per_step, const std::string& unit) {
 }
 
 std::string why_not(const explain::Report& r) {
-  const auto worst = std::max_element(r.stages.begin(), r.stages.end(), [](const auto& a, const auto& b) {
-    return a.peak_bytes < b.peak_bytes;
-  });
+  const explain::StageReport& worst = explain::fullest(r);
   const bool shared = r.node_peak_bytes > 0;
   return fmt::format("does not fit: needs {} on a {} that has {}",
-                     ir::format_bytes(static_cast<double>(shared ? r.node_peak_bytes : worst->peak_bytes)),
+                     ir::format_bytes(static_cast<double>(shared ? r.node_peak_bytes : worst.peak_bytes)),
                      shared ? "node" : "GPU", ir::format_bytes(static_cast<double>(r.memory_limit_bytes)));
 }
 

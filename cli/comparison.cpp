@@ -13,11 +13,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-const explain::StageReport& fullest(const explain::Report& r) {
-  return *std::max_element(r.stages.begin(), r.stages.end(),
-                           [](const auto& a, const auto& b) { return a.peak_bytes < b.peak_bytes; });
-}
-
 // One key of these cannot change alone: their product is the number of GPUs, or follows from it.
 bool is_degree(const std::string& path) {
   const char* degrees[] = {"parallel.dp", "parallel.tp", "parallel.pp", "parallel.context_parallel",
@@ -51,8 +46,8 @@ std::string placed_text(const explain::Report& base, const Variation& v) {
   const bool other_batch = std::abs(samples(v.report) / samples(base) - 1) > 1e-9;
   const double step = other_batch ? base.samples_per_second / v.report.samples_per_second - 1
                                   : v.report.step_seconds / base.step_seconds - 1;
-  const explain::StageReport& stage = fullest(v.report);
-  const int64_t more = stage.peak_bytes - fullest(base).peak_bytes;
+  const explain::StageReport& stage = explain::fullest(v.report);
+  const int64_t more = stage.peak_bytes - explain::fullest(base).peak_bytes;
   const std::string time = std::abs(step) < 5e-4 ? "as fast"
                                                  : fmt::format("{:.1f} % {}", 100 * std::abs(step),
                                                                step > 0 ? "slower" : "faster") +
@@ -73,14 +68,14 @@ ordered_json placed_json(const explain::Report& base, const Variation& v) {
   }
   doc["step_time_s"] = v.report.step_seconds;
   doc["slower"] = base.samples_per_second / v.report.samples_per_second - 1;
-  doc["peak_memory_bytes"] = fullest(v.report).peak_bytes;
+  doc["peak_memory_bytes"] = explain::fullest(v.report).peak_bytes;
   doc["tokens_per_s"] = v.report.tokens_per_second;
   const explain::Binding b = binding(v.report);
   doc["bound_by"] = {{"stage", b.stage},
                      {"kernels", b.kernels},
                      {"exposed_communication", b.communication},
                      {"waiting", b.waiting}};
-  doc["more_memory_bytes"] = fullest(v.report).peak_bytes - fullest(base).peak_bytes;
+  doc["more_memory_bytes"] = explain::fullest(v.report).peak_bytes - explain::fullest(base).peak_bytes;
   return doc;
 }
 

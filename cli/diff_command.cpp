@@ -75,10 +75,8 @@ std::string name_of(const Difference& d) {
 }
 
 std::string peak_text(const explain::Report& r) {
-  const auto fullest =
-      std::max_element(r.stages.begin(), r.stages.end(),
-                       [](const auto& one, const auto& other) { return one.peak_bytes < other.peak_bytes; });
-  return fmt::format("{} on {}", ir::format_bytes(static_cast<double>(fullest->peak_bytes)), fullest->name);
+  const explain::StageReport& fullest = explain::fullest(r);
+  return fmt::format("{} on {}", ir::format_bytes(static_cast<double>(fullest.peak_bytes)), fullest.name);
 }
 
 std::string sides_text(const Side& a, const Side& b) {

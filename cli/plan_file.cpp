@@ -9,7 +9,7 @@
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
 #include "cli/output.h"
-#include "cli/variation.h"
+#include "cli/verdict.h"
 #include "ir/graph.h"
 #include "planner/facts.h"
 #include "planner/search/plan_slots.h"
@@ -137,7 +137,7 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
 void check_fits(const SavedPlan& saved, const std::string& path) {
   const explain::Report r =
       explain::memory_report(saved.plan, saved.cluster, planner::memory_use(saved.plan));
-  if (!r.fits) throw Error::cannot_run(path, too_much(r) + "; `boxcar simulate --plan` says more");
+  if (!r.fits) throw Error::cannot_run(path, why_not_text(r) + "; `boxcar simulate --plan` says more");
 }
 
 Resolved job_of(const ir::Plan& plan, const std::string& path) { return resolve(keys_of(plan, path)); }

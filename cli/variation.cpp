@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ir/units.h"
+#include "cli/verdict.h"
 #include "planner/laid_out.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
@@ -18,16 +18,6 @@ bool any_of(const GivenKeys& keys, std::initializer_list<const char*> paths) {
 }
 
 }  // namespace
-
-std::string too_much(const explain::Report& r) {
-  const auto fullest = std::max_element(r.stages.begin(), r.stages.end(), [](const auto& a, const auto& b) {
-    return a.peak_bytes < b.peak_bytes;
-  });
-  const bool shared = r.node_peak_bytes > fullest->peak_bytes;
-  return fmt::format("does not fit: {} needs {} of {}", shared ? "a node" : fullest->name,
-                     ir::format_bytes(static_cast<double>(shared ? r.node_peak_bytes : fullest->peak_bytes)),
-                     ir::format_bytes(static_cast<double>(r.memory_limit_bytes)));
-}
 
 GivenKeys with_flags(GivenKeys keys, const GivenKeys& others) {
   const auto derive = [&](const char* path) {
@@ -66,7 +56,7 @@ Variation vary(const GivenKeys& keys, const std::optional<search::LayoutRequest>
     const std::vector<planner::MemoryUse> memory = planner::memory_use(plan);
     v.report = explain::memory_report(plan, job->cluster, memory);
     if (!v.report.fits) {
-      v.why_not = too_much(v.report);
+      v.why_not = why_not_text(v.report);
       return v;
     }
     v.report = explain::report(plan, job->cluster, memory, sim::simulate(plan, job->cluster));

@@ -1,7 +1,7 @@
 // A plan's job with other keys: what its step would be, and its memory, or why it cannot be.
 //
 //   const Variation v = vary(with_flags(keys_of(plan, path), {{"parallel.tp", {"4", "--tp"}}}), layouts);
-//   v.why_not                  "" or "does not fit: stage0 needs 90.1 GB of 85.1 GB"
+//   v.why_not                  "" or "does not fit: stage0 needs 90.1 GB of 85.1 GB, 5 GB too much"
 //   v.report.step_seconds      1.35
 #pragma once
 
@@ -26,8 +26,5 @@ GivenKeys with_flags(GivenKeys keys, const GivenKeys& others);
 // Compiles and simulates; where `layouts` are given, looks for them as the plan's own were found. A job that
 // is illegal or does not fit says so; throws Error (fault) alone.
 Variation vary(const GivenKeys& keys, const std::optional<search::LayoutRequest>& layouts);
-
-// Of a report that does not fit: "does not fit: stage0 needs 90.1 GB of 85.1 GB".
-std::string too_much(const explain::Report& report);
 
 }  // namespace boxcar::cli

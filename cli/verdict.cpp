@@ -18,9 +18,7 @@ std::string bytes_text(int64_t bytes) { return ir::format_bytes(static_cast<doub
 
 // Where devices of a node share its memory: what they take together; else the fullest stage.
 std::string fits_text(const explain::Report& r) {
-  const auto& fullest = *std::max_element(r.stages.begin(), r.stages.end(), [](const auto& a, const auto& b) {
-    return a.peak_bytes < b.peak_bytes;
-  });
+  const explain::StageReport& fullest = explain::fullest(r);
   const bool shared = r.node_peak_bytes > fullest.peak_bytes;
   const int64_t peak = shared ? r.node_peak_bytes : fullest.peak_bytes, room = r.memory_limit_bytes - peak;
   return fmt::format("{}{} of {} {}, {} {}", r.fits ? "" : "no: ", bytes_text(peak),
@@ -71,13 +69,9 @@ std::string why_not_text(const explain::Report& r) {
         "does not fit: the devices of a node need {} together, it has {} (use more nodes, or a "
         "smaller model, micro_batch or seq)",
         bytes_text(r.node_peak_bytes), bytes_text(r.memory_limit_bytes));
-  const explain::StageReport* worst = &r.stages.front();
-  for (const explain::StageReport& stage : r.stages) {
-    if (stage.peak_bytes > worst->peak_bytes) worst = &stage;
-  }
-  return fmt::format("does not fit: {} needs {} of {}, {} too much", worst->name,
-                     bytes_text(worst->peak_bytes), bytes_text(r.memory_limit_bytes),
-                     bytes_text(worst->peak_bytes - r.memory_limit_bytes));
+  const explain::StageReport& worst = explain::fullest(r);
+  return fmt::format("does not fit: {} needs {} of {}, {} too much", worst.name, bytes_text(worst.peak_bytes),
+                     bytes_text(r.memory_limit_bytes), bytes_text(worst.peak_bytes - r.memory_limit_bytes));
 }
 
 ordered_json error_json(const campaign::ErrorBar& bar) {

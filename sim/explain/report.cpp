@@ -73,6 +73,12 @@ void add_stage_times(Report& r, const sim::Result& result) {
 
 }  // namespace
 
+const StageReport& fullest(const Report& r) {
+  return *std::max_element(r.stages.begin(), r.stages.end(), [](const StageReport& a, const StageReport& b) {
+    return a.peak_bytes < b.peak_bytes;
+  });
+}
+
 Binding binding(const Report& r) {
   const StageReport& stage = *std::max_element(
       r.stages.begin(), r.stages.end(),

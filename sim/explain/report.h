@@ -62,6 +62,8 @@ struct Report {
   double jitter_mean_seconds = 0, jitter_p95_seconds = 0;
 };
 
+const StageReport& fullest(const Report& report);  // the stage with the largest peak
+
 // The stage whose kernels take most of a step, and where its step goes: shares that sum to 1.
 struct Binding {
   std::string stage;
