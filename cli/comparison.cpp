@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "cli/verdict.h"
 #include "ir/units.h"
 
 namespace boxcar::cli {
@@ -70,11 +71,7 @@ ordered_json placed_json(const explain::Report& base, const Variation& v) {
   doc["slower"] = base.samples_per_second / v.report.samples_per_second - 1;
   doc["peak_memory_bytes"] = explain::fullest(v.report).peak_bytes;
   doc["tokens_per_s"] = v.report.tokens_per_second;
-  const explain::Binding b = binding(v.report);
-  doc["bound_by"] = {{"stage", b.stage},
-                     {"kernels", b.kernels},
-                     {"exposed_communication", b.communication},
-                     {"waiting", b.waiting}};
+  doc["bound_by"] = binding_json(v.report);
   doc["more_memory_bytes"] = explain::fullest(v.report).peak_bytes - explain::fullest(base).peak_bytes;
   return doc;
 }

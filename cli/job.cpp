@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "backends/machines/device_profile.h"
+#include "backends/machines/file_name.h"
 #include "backends/machines/framework.h"
 #include "backends/machines/yaml.h"
 #include "cli/catalog.h"
@@ -292,7 +293,7 @@ backends::Framework load_framework(const GivenKeys& given, Request& request) {
 
 // A description of one's own without latencies makes small messages and launches look free.
 void tell_missing_latencies(const std::string& name, const backends::Cluster& cluster) {
-  if (name.find('/') == std::string::npos && !name.ends_with(".yaml") && !name.ends_with(".yml")) return;
+  if (!backends::is_file_name(name)) return;
   const backends::Cluster usual = backends::load_cluster("dgx-h100", 0);
   const auto row = [](const char* key, double seconds) {
     return fmt::format("{}: {}", key, ir::format_seconds(seconds));

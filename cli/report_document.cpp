@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <set>
 #include <vector>
 
 #include "backends/machines/device_profile.h"
@@ -50,17 +50,18 @@ constexpr Constant sensitive_to[] = {
     {"host_per_op", "time in which the host launches an op"},
 };
 
-// The lines "  fits      26.3 GB of ..." apart.
 ordered_json verdict_json(const explain::Report& r) {
-  constexpr size_t indent = 2, name_width = 10;
   ordered_json lines = ordered_json::array();
-  std::istringstream text(verdict_text(r));
-  for (std::string line; std::getline(text, line);) {
-    std::string name = line.substr(indent, name_width);
-    name.erase(name.find_last_not_of(' ') + 1);
-    lines.push_back({{"name", name}, {"text", line.substr(indent + name_width)}});
-  }
+  for (const auto& [name, text] : verdict_lines(r)) lines.push_back({{"name", name}, {"text", text}});
   return lines;
+}
+
+std::set<std::string> recomputed_ops(const planner::LaidOut* laid) {
+  std::set<std::string> names;
+  if (!laid) return names;
+  for (const ir::Op& op : laid->graph.ops)
+    if (op.recomputed) names.insert(op.name);
+  return names;
 }
 
 ordered_json links_json(const std::vector<explain::LinkTraffic>& rows) {
@@ -246,7 +247,7 @@ ordered_json report_document(const SavedPlan& saved, const planner::LaidOut* lai
   doc["candidates"] = candidates_json(explanation.runners_up);
   if (request.sensitivity) doc["sensitivity"] = sensitivity_json(saved, request);
   doc["errors"] = errors_json(r, saved.cluster);
-  doc["timeline"] = timeline_json(saved.plan, result, timeline);
+  doc["timeline"] = timeline_json(saved.plan, result, timeline, recomputed_ops(laid));
   return doc;
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,10 +38,11 @@ class Names {
   std::vector<std::string> texts_;
 };
 
-std::string kind_of_work(const ir::Program& program, const ir::Actor& actor) {
+std::string kind_of_work(const ir::Program& program, const ir::Actor& actor,
+                         const std::set<std::string>& recomputed) {
   if (actor.kind == ir::ActorKind::collective) return sbp::to_text(actor.collective);
   if (actor.kind != ir::ActorKind::kernel) return to_text(actor.kind);
-  if (actor.name.ends_with(".recomputed")) return "recompute";
+  if (recomputed.contains(actor.name)) return "recompute";
   switch (program.phase_of(actor).kind) {
     case ir::PhaseKind::forward:
       return "forward";
@@ -77,7 +79,8 @@ struct LayerName {
   }
 };
 
-ordered_json actors_json(const ir::Program& program, Names& names, Names& kinds) {
+ordered_json actors_json(const ir::Program& program, const std::set<std::string>& recomputed, Names& names,
+                         Names& kinds) {
   std::vector<int> name, layer, op, kind, queue, phase, inputs{0}, input_register, input_repeat, input_peers;
   std::vector<int64_t> bytes;
   for (const ir::Actor& actor : program.actors) {
@@ -85,7 +88,7 @@ ordered_json actors_json(const ir::Program& program, Names& names, Names& kinds)
     name.push_back(names.number(named.name));
     layer.push_back(named.layer);
     op.push_back(names.number(actor.op));
-    kind.push_back(kinds.number(kind_of_work(program, actor)));
+    kind.push_back(kinds.number(kind_of_work(program, actor, recomputed)));
     queue.push_back(actor.queue);
     phase.push_back(actor.phase);
     bytes.push_back(bytes_of(program, actor));
@@ -207,8 +210,8 @@ ordered_json class_json(const ir::Plan& plan, const sim::Result& result, const s
 
 }  // namespace
 
-ordered_json timeline_json(const ir::Plan& plan, const sim::Result& result,
-                           const sim::StepTimeline& timeline) {
+ordered_json timeline_json(const ir::Plan& plan, const sim::Result& result, const sim::StepTimeline& timeline,
+                           const std::set<std::string>& recomputed) {
   const double seconds = timeline.end() - timeline.begin();
   const double tick = std::max(least_tick_seconds, seconds / ticks_per_step);
   Names names, kinds;
@@ -220,7 +223,7 @@ ordered_json timeline_json(const ir::Plan& plan, const sim::Result& result,
     programs.push_back({{"name", program.name},
                         {"queues", queues},
                         {"phases", phases},
-                        {"actors", actors_json(program, names, kinds)},
+                        {"actors", actors_json(program, recomputed, names, kinds)},
                         {"registers", registers_json(program, names)}});
   }
   Acts acts(timeline, tick);

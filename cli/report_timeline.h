@@ -3,6 +3,8 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <set>
+#include <string>
 
 #include "ir/plan.h"
 #include "sim/simulate.h"
@@ -10,9 +12,11 @@
 
 namespace boxcar::cli {
 
-// Both of a `result` with a timeline, to which `timeline` refers.
+// Both of a `result` with a timeline, to which `timeline` refers. `recomputed`: names of the ops that run
+// again.
 nlohmann::ordered_json timeline_json(const ir::Plan& plan, const sim::Result& result,
-                                     const sim::StepTimeline& timeline);
+                                     const sim::StepTimeline& timeline,
+                                     const std::set<std::string>& recomputed);
 nlohmann::ordered_json memory_json(const sim::Result& result, const sim::StepTimeline& timeline);
 
 }  // namespace boxcar::cli

@@ -149,7 +149,7 @@ Done run_points(const SweepArguments& a, const Named& named, RunsWriter& writer,
 std::vector<std::string> axis_columns(const Sweep& sweep) {
   std::vector<std::string> names;
   for (const SweepAxis& axis : sweep.axes) {
-    if (axis.values.size() < 2 || axis.name == "train.preset") continue;
+    if (axis.values.size() < 2) continue;
     names.push_back(axis.constant ? what_if_column(axis.name) : sweep_name(key_at(axis.name)));
   }
   return names;

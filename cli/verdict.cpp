@@ -53,9 +53,14 @@ std::string binding_text(const explain::Binding& b) {
 
 }  // namespace
 
+std::vector<std::pair<std::string, std::string>> verdict_lines(const explain::Report& r) {
+  if (!r.simulated) return {{"fits", fits_text(r)}};
+  return {{"fits", fits_text(r)}, {"step", step_text(r)}, {"bound by", binding_text(binding(r))}};
+}
+
 std::string verdict_text(const explain::Report& r) {
-  std::string text = fmt::format("  fits      {}\n", fits_text(r));
-  if (r.simulated) text += fmt::format("  step      {}\n", step_text(r)) + bound_text(r);
+  std::string text;
+  for (const auto& [name, line] : verdict_lines(r)) text += fmt::format("  {:<9} {}\n", name, line);
   return text;
 }
 
@@ -80,15 +85,19 @@ ordered_json error_json(const campaign::ErrorBar& bar) {
           {"device", error.device}, {"of_other_device", bar.of_other}, {"least_gpus", error.least_gpus}};
 }
 
+ordered_json binding_json(const explain::Report& r) {
+  const explain::Binding b = binding(r);
+  return {{"stage", b.stage},
+          {"kernels", b.kernels},
+          {"exposed_communication", b.communication},
+          {"waiting", b.waiting}};
+}
+
 void add_verdict(ordered_json& doc, const explain::Report& r) {
   const auto [least, most] = campaign::step_range(r.step_seconds, r.error.error.share);
   doc["step_time_range_s"] = {least, most};
   doc["step_error"] = error_json(r.error);
-  const explain::Binding b = binding(r);
-  doc["bound_by"] = {{"stage", b.stage},
-                     {"kernels", b.kernels},
-                     {"exposed_communication", b.communication},
-                     {"waiting", b.waiting}};
+  doc["bound_by"] = binding_json(r);
 }
 
 }  // namespace boxcar::cli

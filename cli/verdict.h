@@ -7,16 +7,21 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "sim/explain/report.h"
 
 namespace boxcar::cli {
 
+// {"fits", "26.3 GB of ..."} and so on; of a report that was not simulated the first alone.
+std::vector<std::pair<std::string, std::string>> verdict_lines(const explain::Report& report);
 std::string verdict_text(const explain::Report& report);
 std::string bound_text(const explain::Report& report);  // its last line, of a simulated report
 // Of a job that does not fit, where and by how much: "does not fit: stage0 needs 90 GB of 85.1 GB, 4.9 GB too
 // much".
 std::string why_not_text(const explain::Report& report);
+nlohmann::ordered_json binding_json(const explain::Report& report);
 // Adds the step's range and what it is bound by, of a simulated report.
 void add_verdict(nlohmann::ordered_json& doc, const explain::Report& report);
 // The same keys of the error wherever one is printed.

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "backends/machines/device_profile.h"
+#include "backends/machines/file_name.h"
 #include "backends/machines/framework.h"
 #include "backends/machines/presets.h"
 #include "sbp/error.h"
@@ -27,10 +28,6 @@ std::vector<std::string> names_of(std::string_view kind) {
     if (preset.kind == kind) names.emplace_back(preset.name);
   }
   return names;
-}
-
-bool is_path(const std::string& name) {
-  return name.find('/') != std::string::npos || name.ends_with(".yaml") || name.ends_with(".yml");
 }
 
 std::string read(const std::string& path) {
@@ -97,13 +94,13 @@ double Curve::at(double at) const {
 }
 
 Cluster load_cluster(const std::string& preset_or_path, int gpus) {
-  if (is_path(preset_or_path)) return parse_cluster(read(preset_or_path), preset_or_path, gpus);
+  if (is_file_name(preset_or_path)) return parse_cluster(read(preset_or_path), preset_or_path, gpus);
   const Preset& preset = find("clusters", preset_or_path);
   return parse_cluster(preset.yaml, preset_file(preset), gpus);
 }
 
 DeviceProfile load_device(const std::string& preset_or_path) {
-  if (is_path(preset_or_path)) return parse_device(read(preset_or_path), preset_or_path);
+  if (is_file_name(preset_or_path)) return parse_device(read(preset_or_path), preset_or_path);
   const Preset& preset = find("devices", preset_or_path);
   return parse_device(preset.yaml, preset_file(preset));
 }
@@ -118,7 +115,7 @@ std::vector<std::string> framework_names() {
 }
 
 Framework load_framework(const std::string& name) {  // or a path
-  if (is_path(name)) return parse_framework(read(name), name);
+  if (is_file_name(name)) return parse_framework(read(name), name);
   for (const Preset& preset : presets())
     if (std::string_view(preset.kind) == "frameworks" && preset.name == name)
       return parse_framework(preset.yaml, preset_file(preset));

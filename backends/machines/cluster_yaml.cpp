@@ -8,6 +8,7 @@
 #include "backends/machines/cluster.h"
 #include "backends/machines/constants.h"
 #include "backends/machines/device_profile.h"
+#include "backends/machines/file_name.h"
 #include "backends/machines/strict_yaml.h"
 #include "backends/machines/yaml_reader.h"
 #include "sbp/error.h"
@@ -114,7 +115,7 @@ Fabric read_fabric(Fields& fields) {
 
 // A device named by path lies beside the file that names it.
 std::string device_path(const std::string& name, const std::string& file) {
-  if (name.find('/') == std::string::npos && !name.ends_with(".yaml") && !name.ends_with(".yml")) return name;
+  if (!is_file_name(name)) return name;
   std::filesystem::path path(name);
   if (path.is_absolute()) return name;
   std::string beside = (std::filesystem::path(file).parent_path() / path).string();

@@ -137,6 +137,8 @@ Framework deepspeed();
 const std::vector<Framework>& frameworks();
 // nullptr where there is none.
 const Framework* find_framework(std::string_view name);
+// The rows of a framework on Megatron Core, with those that all of these share.
+std::vector<Row> with_megatron_core(std::vector<Row> rows);
 // Rows that are alike everywhere: where the plan was made for, and what is simulated alone.
 const std::vector<Row>& common_rows();
 // The framework's rows and the common ones.

@@ -387,13 +387,6 @@ std::vector<Row> make_rows() {
        {"--pipeline-model-parallel-layout", "--num-virtual-stages-per-pipeline-rank"},
        "stages of t5",
        write_stages},
-      {{"parallel.schedule"},
-       {},
-       "gpipe, zb-h1, zb-h2, and numbers in flight",
-       [](Writer& w) {
-         if (w.from.pipelined() && w.from.label("parallel.schedule") != "1f1b")
-           w.cannot("pipelines run 1F1B there, which is written");
-       }},
       {{"parallel.context_parallel", "parallel.gather_keys"},
        {"--context-parallel-size", "--cp-comm-type"},
        "a choice op by op",
@@ -425,24 +418,10 @@ std::vector<Row> make_rows() {
        {"--attention-backend"},
        "",
        [](Writer& w) { w.set("--attention-backend", w.from.train().flash ? "flash" : "unfused"); }},
-      {{"parallel.flash_version"},
-       {},
-       "another version than the one installed",
-       [](Writer& w) {
-         if (w.from.train().flash && w.from.request.flash_version != 2)
-           w.cannot("the version is the one that is installed");
-       }},
       {{"parallel.overlap_grad", "parallel.overlap_param", "parallel.grad_bucket_mb"},
        {"--overlap-grad-reduce", "--overlap-param-gather", "--ddp-bucket-size"},
        "buckets without overlap_grad; overlap_param without it",
        write_overlap},
-      {{"parallel.overlap_tp"},
-       {},
-       "false",
-       [](Writer& w) {
-         if (w.from.parallel().tp > 1 && !w.from.parallel().overlap_tp)
-           w.cannot("weight gradients always run beside the collectives");
-       }},
       {{"parallel.scatter_gather"},
        {"--no-scatter-gather-tensors-in-pipeline"},
        "",
@@ -455,13 +434,6 @@ std::vector<Row> make_rows() {
        {"--defer-embedding-wgrad-compute", "--wgrad-deferral-limit"},
        "",
        write_defer_head_grad},
-      {{"parallel.gather_logits"},
-       {},
-       "true",
-       [](Writer& w) {
-         if (w.from.parallel().gather_logits && w.from.parallel().tp > 1)
-           w.cannot("the loss is split by vocabulary");
-       }},
       {{"parallel.mesh_order"},
        {"--use-tp-pp-dp-mapping"},
        "other orders than pp,dp,cp,tp and dp,pp,cp,tp",
@@ -478,17 +450,10 @@ std::vector<Row> make_rows() {
        {"--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl", "--fp16-lm-cross-entropy"},
        "logits of half with bf16 and no fused loss",
        write_loss},
-      {{"train.epilogues"},
-       {},
-       "true",
-       [](Writer& w) {
-         if (w.from.train().epilogues) w.cannot("Transformer Engine decides what products do beside");
-       }},
       {{"train.optimizer", "train.momentum", "train.beta1", "train.beta2", "train.eps"},
        {"--optimizer", "--sgd-momentum", "--adam-beta1", "--adam-beta2", "--adam-eps"},
        "",
        write_optimizer},
-      {{"train.fused_optimizer"}, {}, "its kernels always update many tensors at once"},
       {{"train.learning_rate"}, {"--lr"}, "", [](Writer& w) { w.set("--lr", w.from.train().learning_rate); }},
       {{"train.weight_decay"},
        {"--weight-decay"},
@@ -548,7 +513,7 @@ Framework megatron() {
           {{"github.com/NVIDIA/Megatron-LM megatron/training/arguments.py",
             "000c4ac24f61159c138b0975def722c65245983c"},
            {"github.com/NVIDIA/Megatron-LM pretrain_t5.py", "00caa53af30912914981c86f39db123961678bbd"}},
-          of_megatron::make_rows(),
+          with_megatron_core(of_megatron::make_rows()),
           of_megatron::render,
           of_megatron::preface};
 }

@@ -311,13 +311,6 @@ std::vector<Row> make_rows() {
         "MegatronStrategy.pipeline_model_parallel_layout"},
        "",
        write_stages},
-      {{"parallel.schedule"},
-       {},
-       "gpipe, zb-h1, zb-h2, and numbers in flight",
-       [](Writer& w) {
-         if (w.from.pipelined() && w.from.label("parallel.schedule") != "1f1b")
-           w.cannot("pipelines run 1F1B there, which is written");
-       }},
       {{"parallel.context_parallel", "parallel.gather_keys"},
        {"MegatronStrategy.context_parallel_size", "GPTConfig.cp_comm_type"},
        "a choice op by op",
@@ -367,25 +360,11 @@ std::vector<Row> make_rows() {
          w.set("GPTConfig.attention_backend",
                python(w.from.train().flash ? "AttnBackend.flash" : "AttnBackend.unfused"));
        }},
-      {{"parallel.flash_version"},
-       {},
-       "another version than the one installed",
-       [](Writer& w) {
-         if (w.from.train().flash && w.from.request.flash_version != 2)
-           w.cannot("the version is the one that is installed");
-       }},
       {{"parallel.overlap_grad", "parallel.overlap_param", "parallel.grad_bucket_mb"},
        {"DistributedDataParallelConfig.overlap_grad_reduce", "DistributedDataParallelConfig.bucket_size",
         "DistributedDataParallelConfig.overlap_param_gather"},
        "buckets without overlap_grad; overlap_param without it",
        write_overlap},
-      {{"parallel.overlap_tp"},
-       {},
-       "false",
-       [](Writer& w) {
-         if (w.from.parallel().tp > 1 && !w.from.parallel().overlap_tp)
-           w.cannot("weight gradients always run beside the collectives");
-       }},
       {{"parallel.scatter_gather"},
        {},
        "true",
@@ -402,13 +381,6 @@ std::vector<Row> make_rows() {
          if (deferred == 0 || !w.from.pipelined()) return;
          w.set("GPTConfig.defer_embedding_wgrad_compute", true);
          w.set("GPTConfig.wgrad_deferral_limit", deferred >= w.from.micro_batches() ? 0 : deferred);
-       }},
-      {{"parallel.gather_logits"},
-       {},
-       "true",
-       [](Writer& w) {
-         if (w.from.parallel().gather_logits && w.from.parallel().tp > 1)
-           w.cannot("the loss is split by vocabulary");
        }},
       {{"parallel.mesh_order"},
        {"MegatronStrategy.use_tp_pp_dp_mapping"},
@@ -433,18 +405,11 @@ std::vector<Row> make_rows() {
         "GPTConfig.fp16_lm_cross_entropy"},
        "logits of half with bf16 and no fused loss",
        write_loss},
-      {{"train.epilogues"},
-       {},
-       "true",
-       [](Writer& w) {
-         if (w.from.train().epilogues) w.cannot("Transformer Engine decides what products do beside");
-       }},
       {{"train.optimizer", "train.momentum", "train.beta1", "train.beta2", "train.eps"},
        {"OptimizerConfig.optimizer", "OptimizerConfig.sgd_momentum", "OptimizerConfig.adam_beta1",
         "OptimizerConfig.adam_beta2", "OptimizerConfig.adam_eps"},
        "",
        write_optimizer},
-      {{"train.fused_optimizer"}, {}, "its kernels always update many tensors at once"},
       {{"train.learning_rate"},
        {"OptimizerConfig.lr"},
        "",
@@ -544,7 +509,7 @@ Framework nemo() {
         "001199898c4badd01eaf0785c212d8ed7ce83042"},
        {"github.com/NVIDIA/Megatron-LM megatron/core/optimizer/optimizer_config.py",
         "0075637cdbb05f45fe6f7a96e008d64237698907"}},
-      of_nemo::make_rows(),
+      with_megatron_core(of_nemo::make_rows()),
       of_nemo::render,
       of_nemo::preface};
 }

@@ -52,7 +52,8 @@ struct RunsQuery {
   std::string where = {};                 // one expression of SQL on columns; empty: all rows
   std::vector<std::string> columns = {};  // empty: usual_columns
   std::vector<std::string> sort = {};     // "step_time_s", "mfu desc"; unknown values are last
-  std::vector<std::string> pareto = {};   // columns in which no other row may be better (pareto.h)
+  std::vector<std::string> pareto =
+      {};  // columns in which no other row may be better (planner/solve/pareto.h)
   std::optional<int64_t> limit = {};
   bool drop_unknown = true;  // leave out usual columns that no row knows
 };

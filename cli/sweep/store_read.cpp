@@ -9,9 +9,9 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/sweep/pareto.h"
 #include "cli/sweep/sqlite_file.h"
 #include "cli/sweep/store.h"
+#include "planner/solve/pareto.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -51,10 +51,17 @@ int permit(void* context, int action, const char* first, const char* second, con
   return refuse_for("does more than read columns");
 }
 
+// A sweep of quick points writes nearly all the time: a reader that tries seldom finds it locked each time.
+int wait_for_writer(void*, int times) {
+  constexpr int between_ms = 1, at_most_ms = 10'000;
+  sqlite3_sleep(between_ms);
+  return times * between_ms < at_most_ms ? 1 : 0;
+}
+
 // A program that died while it wrote leaves a journal, from which the file is mended before it is read.
 void mend(const std::string& path) {
   const SqliteFile file(path, SQLITE_OPEN_READWRITE);
-  sqlite3_busy_timeout(file.get(), 10'000);
+  sqlite3_busy_handler(file.get(), wait_for_writer, nullptr);
   file.number("SELECT count(*) FROM sqlite_schema");
 }
 
@@ -64,7 +71,7 @@ std::unique_ptr<SqliteFile> open_runs(const std::string& path) {
     throw Error::input(path, "cannot be read; check the path (`boxcar sweep` writes such a file)");
   for (bool mended = false;; mended = true) {
     auto file = std::make_unique<SqliteFile>(path, SQLITE_OPEN_READONLY);
-    sqlite3_busy_timeout(file->get(), 10'000);
+    sqlite3_busy_handler(file->get(), wait_for_writer, nullptr);
     sqlite3_limit(file->get(), SQLITE_LIMIT_SQL_LENGTH, 100'000);
     sqlite3_limit(file->get(), SQLITE_LIMIT_EXPR_DEPTH, 200);
     sqlite3_limit(file->get(), SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 100);
@@ -268,7 +275,7 @@ RunsTable read_runs(const std::string& path, const RunsQuery& query) {
   }
   if (!query.pareto.empty()) {
     std::vector<std::vector<json>> front;
-    for (const size_t row : pareto_front(measures)) front.push_back(std::move(table.rows[row]));
+    for (const size_t row : search::pareto_front(measures)) front.push_back(std::move(table.rows[row]));
     table.rows = std::move(front);
     if (query.limit && static_cast<int64_t>(table.rows.size()) > *query.limit)
       table.rows.resize(static_cast<size_t>(*query.limit));

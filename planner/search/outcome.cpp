@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <functional>
 #include <iterator>
 #include <tuple>
 #include <utility>
 
 #include "planner/search/search.h"
+#include "planner/solve/pareto.h"
 
 namespace boxcar::search {
 
@@ -57,16 +57,13 @@ std::vector<Candidate> pareto_front(std::vector<Candidate> all, const std::vecto
   };
   std::stable_sort(all.begin(), all.end(),
                    [&](const Candidate& a, const Candidate& b) { return values(a) < values(b); });
+  all.erase(std::unique(all.begin(), all.end(),
+                        [&](const Candidate& a, const Candidate& b) { return values(a) == values(b); }),
+            all.end());
+  std::vector<std::vector<double>> rows;
+  for (const Candidate& c : all) rows.push_back(values(c));
   std::vector<Candidate> front;
-  for (Candidate& c : all) {
-    const std::vector<double> own = values(c);
-    // One that beats it, or equals it, has come before.
-    const bool beaten = std::any_of(front.begin(), front.end(), [&](const Candidate& other) {
-      const std::vector<double> theirs = values(other);
-      return std::equal(theirs.begin(), theirs.end(), own.begin(), std::less_equal<>());
-    });
-    if (!beaten) front.push_back(std::move(c));
-  }
+  for (const size_t row : pareto_front(rows)) front.push_back(std::move(all[row]));
   return front;
 }
 

@@ -1,4 +1,4 @@
-// `boxcar table` and the file of runs that it reads: queries, the Pareto front, files of strangers.
+// `boxcar table` and the file of runs that it reads: queries, the Pareto view, files of strangers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,12 +7,10 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <set>
 #include <sstream>
 
 #include "bad_input.h"
-#include "cli/sweep/pareto.h"
 #include "cli/sweep/store.h"
 #include "cli/table_command.h"
 #include "sbp/error.h"
@@ -26,32 +24,6 @@ using ::testing::HasSubstr;
 using tests::Output;
 using tests::run_program;
 using tests::Words;
-
-bool beats(const std::vector<double>& a, const std::vector<double>& b) {
-  bool better = false;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i] > b[i]) return false;
-    better = better || a[i] < b[i];
-  }
-  return better;
-}
-
-TEST(TablePareto, IsWhatBruteForceFinds) {
-  std::mt19937 random(1);
-  for (int trial = 0; trial < 300; ++trial) {
-    const size_t count = random() % 60, width = 1 + random() % 4;
-    const int most = trial % 3 == 0 ? 3 : 1000;  // with many equal values
-    std::vector<std::vector<double>> rows(count, std::vector<double>(width));
-    for (auto& row : rows)
-      for (double& value : row)
-        value = static_cast<double>(static_cast<int>(random() % static_cast<unsigned>(most)) - most / 2);
-    std::vector<size_t> expected;
-    for (size_t i = 0; i < count; ++i)
-      if (std::none_of(rows.begin(), rows.end(), [&](const auto& other) { return beats(other, rows[i]); }))
-        expected.push_back(i);
-    EXPECT_EQ(pareto_front(rows), expected);
-  }
-}
 
 // A file of some rows, made without a simulation.
 class TableCommand : public ::testing::Test {

@@ -1,5 +1,8 @@
+#include "planner/solve/pareto.h"
+
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "planner/search/search.h"
@@ -36,6 +39,32 @@ TEST(Pareto, IsTheFrontByItsDefinition) {
       for (const Candidate& other : front) EXPECT_TRUE(&f == &other || !no_worse(other, f));
     for (size_t i = 1; i < front.size(); ++i)
       EXPECT_LE(simulated(goals[0], front[i - 1]), simulated(goals[0], front[i]));
+  }
+}
+
+bool beats(const std::vector<double>& a, const std::vector<double>& b) {
+  bool better = false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] > b[i]) return false;
+    better = better || a[i] < b[i];
+  }
+  return better;
+}
+
+TEST(ParetoOfRows, IsWhatBruteForceFinds) {
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 300; ++trial) {
+    const size_t count = random() % 60, width = 1 + random() % 4;
+    const int most = trial % 3 == 0 ? 3 : 1000;  // with many equal values
+    std::vector<std::vector<double>> rows(count, std::vector<double>(width));
+    for (auto& row : rows)
+      for (double& value : row)
+        value = static_cast<double>(static_cast<int>(random() % static_cast<unsigned>(most)) - most / 2);
+    std::vector<size_t> expected;
+    for (size_t i = 0; i < count; ++i)
+      if (std::none_of(rows.begin(), rows.end(), [&](const auto& other) { return beats(other, rows[i]); }))
+        expected.push_back(i);
+    EXPECT_EQ(pareto_front(rows), expected);
   }
 }
 

@@ -1,7 +1,6 @@
 // Rows that no other row beats: the Pareto front.
 //
-//   pareto_front({{1, 9}, {2, 5}, {3, 7}, {2, 5}})   // {0, 1, 3}: {3, 7} is no better than {2, 5} in
-//   anything
+//   pareto_front({{1, 9}, {2, 5}, {3, 7}, {2, 5}})   // {0, 1, 3}: {2, 5} beats {3, 7}
 //
 // A row beats another that is nowhere better, and worse somewhere. Equal rows do not beat each other.
 #pragma once
@@ -9,10 +8,10 @@
 #include <cstddef>
 #include <vector>
 
-namespace boxcar::cli {
+namespace boxcar::search {
 
 // Indices of the front, ascending. All rows have the same number of finite values, of which less is better.
 // Time: rows times the size of the front.
 std::vector<size_t> pareto_front(const std::vector<std::vector<double>>& rows);
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::search

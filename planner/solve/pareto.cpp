@@ -1,9 +1,9 @@
-#include "cli/sweep/pareto.h"
+#include "planner/solve/pareto.h"
 
 #include <algorithm>
 #include <numeric>
 
-namespace boxcar::cli {
+namespace boxcar::search {
 
 std::vector<size_t> pareto_front(const std::vector<std::vector<double>>& rows) {
   std::vector<size_t> order(rows.size());
@@ -22,4 +22,4 @@ std::vector<size_t> pareto_front(const std::vector<std::vector<double>>& rows) {
   return front;
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::search

@@ -1,0 +1,48 @@
+// What Megatron Core does whoever launches it: rows that Megatron-LM and NeMo share.
+#include "cli/export/export.h"
+
+namespace boxcar::cli::exports {
+
+std::vector<Row> with_megatron_core(std::vector<Row> rows) {
+  const std::vector<Row> shared{
+      {{"parallel.schedule"},
+       {},
+       "gpipe, zb-h1, zb-h2, and numbers in flight",
+       [](Writer& w) {
+         if (w.from.pipelined() && w.from.label("parallel.schedule") != "1f1b")
+           w.cannot("pipelines run 1F1B there, which is written");
+       }},
+      {{"parallel.flash_version"},
+       {},
+       "another version than the one installed",
+       [](Writer& w) {
+         if (w.from.train().flash && w.from.request.flash_version != 2)
+           w.cannot("the version is the one that is installed");
+       }},
+      {{"parallel.overlap_tp"},
+       {},
+       "false",
+       [](Writer& w) {
+         if (w.from.parallel().tp > 1 && !w.from.parallel().overlap_tp)
+           w.cannot("weight gradients always run beside the collectives");
+       }},
+      {{"parallel.gather_logits"},
+       {},
+       "true",
+       [](Writer& w) {
+         if (w.from.parallel().gather_logits && w.from.parallel().tp > 1)
+           w.cannot("the loss is split by vocabulary");
+       }},
+      {{"train.epilogues"},
+       {},
+       "true",
+       [](Writer& w) {
+         if (w.from.train().epilogues) w.cannot("Transformer Engine decides what products do beside");
+       }},
+      {{"train.fused_optimizer"}, {}, "its kernels always update many tensors at once"},
+  };
+  rows.insert(rows.end(), shared.begin(), shared.end());
+  return rows;
+}
+
+}  // namespace boxcar::cli::exports
