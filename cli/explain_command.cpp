@@ -28,16 +28,23 @@ using nlohmann::ordered_json;
 struct ExplainArguments {
   std::string plan, op, tensor;
   std::vector<std::string> why_not;  // flags of a job, as one text each
-  bool json = false;
+  bool no_sensitivity = false, json = false;
 };
 
-void explain_whole(const SavedPlan& saved, const planner::LaidOut* laid, bool json) {
+void explain_whole(const SavedPlan& saved, const planner::LaidOut* laid, const ExplainArguments& arguments) {
   const sim::Result result = sim::simulate(saved.plan, saved.cluster);
   explain::Report r = explain::report(saved.plan, saved.cluster, planner::memory_use(saved.plan), result);
   r.wall_seconds = result.wall_seconds;
-  const explain::PlanExplanation explanation = explain::explain_plan(saved.plan, saved.cluster, r, laid);
-  print(json ? to_json(explanation).dump(2) + "\n"
-             : to_text(explanation, laid ? slow_stages_text(laid->hints, saved.cluster) : ""));
+  explain::PlanExplanation explanation = explain::explain_plan(saved.plan, saved.cluster, r, laid);
+  if (!arguments.no_sensitivity) {
+    Progress progress;
+    explanation.sensitivity =
+        explain::sensitivity(saved.plan, saved.cluster, [&](const explain::Constant& constant) {
+          progress.part(fmt::format("simulating with other {}", constant.name));
+        });
+  }
+  print(arguments.json ? to_json(explanation).dump(2) + "\n"
+                       : to_text(explanation, laid ? slow_stages_text(laid->hints, saved.cluster) : ""));
 }
 
 // The keys of a text of flags, "--tp 4 --zero 1".
@@ -85,14 +92,14 @@ void run(const ExplainArguments& arguments, Extent extent) {
   }
   if (whole) check_fits(saved, arguments.plan);
   if (!arguments.why_not.empty()) return place_others(arguments, saved);
-  if (whole && !labelled) return explain_whole(saved, nullptr, arguments.json);
+  if (whole && !labelled) return explain_whole(saved, nullptr, arguments);
   const planner::ResolvedJob job = job_of(saved.plan, arguments.plan).job;
   const auto layouts = search::layouts_of(saved.plan.labels);
   planner::Choose choose;
   search::FoundLayouts found;
   if (layouts) choose = search::chooser(job, *layouts, &found);
   const planner::LaidOut laid = planner::lay_out(job, choose);
-  if (whole) return explain_whole(saved, &laid, arguments.json);
+  if (whole) return explain_whole(saved, &laid, arguments);
   std::string text;
   ordered_json doc{{"schema_version", 1}};
   if (!arguments.op.empty()) {
@@ -127,6 +134,8 @@ void add_explain_command(CLI::App& app, Extent extent) {
           "the plan with other flags: how much slower it is, or the limit that it breaks; may be repeated")
       ->type_name("\"--tp 4\"")
       ->take_all();
+  command->add_flag("--no-sensitivity", arguments->no_sensitivity,
+                    "leave out the steps with other constants of the cluster, each a simulation");
   command->add_flag("--json", arguments->json, "print one JSON document instead of text");
   command->allow_extras();
   command->callback([command, arguments, extent] {

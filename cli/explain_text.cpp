@@ -142,7 +142,11 @@ std::string to_text(const PlanExplanation& e, const std::string& slow_stages) {
   for (size_t i = 0; i < e.runners_up.size(); ++i)
     text += (i == 0 ? "\nrunners-up of the search\n  " : "  ") + e.runners_up[i] + "\n";
   text += "\ncommunication by time, of one device, whether or not it hides behind computing\n";
-  return text + communications_text(e) + configuration_text(e.report);
+  text += communications_text(e);
+  if (!e.sensitivity.empty())
+    text += "\nsensitivity, the step with one constant halved and doubled\n" +
+            to_text(e.sensitivity, e.report.step_seconds);
+  return text + configuration_text(e.report);
 }
 
 nlohmann::ordered_json to_json(const PlanExplanation& e) {
@@ -177,6 +181,7 @@ nlohmann::ordered_json to_json(const PlanExplanation& e) {
   doc["stages"] = stages;
   doc["runners_up"] = e.runners_up;
   doc["communications"] = moved;
+  if (!e.sensitivity.empty()) doc["sensitivity"] = to_json(e.sensitivity);
   return doc;
 }
 
@@ -249,6 +254,40 @@ nlohmann::ordered_json to_json(const TensorExplanation& e) {
   }
   return {{"name", e.name},       {"type", e.type},     {"stage", e.stage},
           {"devices", e.devices}, {"layout", e.layout}, {"blocks", blocks}};
+}
+
+std::string to_text(const std::vector<explain::Sensitivity>& rows, double step_seconds) {
+  const auto change = [&](const std::optional<double>& seconds) {
+    return seconds ? std::abs(*seconds / step_seconds - 1) : 0;
+  };
+  std::vector<explain::Sensitivity> order = rows;  // most effect first
+  std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
+    return std::max(change(a.half_seconds), change(a.double_seconds)) >
+           std::max(change(b.half_seconds), change(b.double_seconds));
+  });
+  const auto cell = [&](const std::optional<double>& seconds) {
+    if (!seconds) return std::string("-");
+    return fmt::format("{} {:+.1f} %", ir::format_seconds(*seconds), 100 * (*seconds / step_seconds - 1));
+  };
+  std::string text = fmt::format("  {:<18} {:>18} {:>18}\n", "constant", "half", "double");
+  for (const explain::Sensitivity& row : order)
+    text += fmt::format("  {:<18} {:>18} {:>18}  {}\n", row.constant.name, cell(row.half_seconds),
+                        cell(row.double_seconds), row.constant.what);
+  return text;
+}
+
+nlohmann::ordered_json to_json(const std::vector<explain::Sensitivity>& rows) {
+  using nlohmann::ordered_json;
+  const auto step = [](const std::optional<double>& seconds) {
+    return seconds ? ordered_json(*seconds) : ordered_json(nullptr);
+  };
+  ordered_json all = ordered_json::array();
+  for (const explain::Sensitivity& row : rows)
+    all.push_back({{"name", row.constant.name},
+                   {"what", row.constant.what},
+                   {"half_step_s", step(row.half_seconds)},
+                   {"double_step_s", step(row.double_seconds)}});
+  return all;
 }
 
 }  // namespace boxcar::cli

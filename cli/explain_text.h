@@ -12,9 +12,11 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "sim/explain/op_explanation.h"
 #include "sim/explain/plan_explanation.h"
+#include "sim/explain/sensitivity.h"
 #include "sim/explain/tensor_explanation.h"
 
 namespace boxcar::cli {
@@ -23,9 +25,12 @@ namespace boxcar::cli {
 std::string to_text(const explain::PlanExplanation& explanation, const std::string& slow_stages);
 std::string to_text(const explain::OpExplanation& explanation);
 std::string to_text(const explain::TensorExplanation& explanation);
+// `step_seconds`: of the plan on the cluster as it is.
+std::string to_text(const std::vector<explain::Sensitivity>& rows, double step_seconds);
 
 nlohmann::ordered_json to_json(const explain::PlanExplanation& explanation);
 nlohmann::ordered_json to_json(const explain::OpExplanation& explanation);
 nlohmann::ordered_json to_json(const explain::TensorExplanation& explanation);
+nlohmann::ordered_json to_json(const std::vector<explain::Sensitivity>& rows);
 
 }  // namespace boxcar::cli

@@ -9,7 +9,6 @@
 
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
-#include "backends/machines/named_constants.h"
 #include "cli/explain_text.h"
 #include "cli/report_text.h"
 #include "cli/report_timeline.h"
@@ -31,24 +30,6 @@ constexpr int schema_version = 1;
 constexpr size_t most_layer_tensors = 60;  // of a layer, in the graph's order
 constexpr size_t most_blocks = 256;        // of a tensor
 constexpr size_t most_error_rows = 10;
-constexpr double half = 0.5, twice = 2;
-
-// What the step may hang on, by its --what-if name.
-struct Constant {
-  const char* name;
-  const char* what;
-};
-constexpr Constant sensitive_to[] = {
-    {"flops", "rate of matrix products"},
-    {"bandwidth.memory", "bandwidth of the device's memory"},
-    {"bandwidth.link", "bandwidth of the links inside a node"},
-    {"bandwidth.network", "bandwidth of the network between nodes"},
-    {"bandwidth.pcie", "bandwidth between host and device"},
-    {"latency.link", "latency of the links inside a node"},
-    {"latency.network", "latency of the network between nodes"},
-    {"latency.launch", "time from one kernel to the next"},
-    {"host_per_op", "time in which the host launches an op"},
-};
 
 ordered_json verdict_json(const explain::Report& r) {
   ordered_json lines = ordered_json::array();
@@ -88,28 +69,6 @@ ordered_json candidates_json(const std::vector<std::string>& runners_up) {
                    {"flags", colon == std::string::npos ? "" : text.substr(colon + 2)}});
   }
   return all;
-}
-
-// Nothing where a constant would leave its bounds, or has no number here.
-ordered_json step_with_json(const SavedPlan& saved, const char* name, double factor) {
-  backends::Cluster cluster = saved.cluster;
-  if (!backends::scale(cluster, name, factor)) return nullptr;
-  return sim::simulate(saved.plan, cluster).step_seconds;
-}
-
-ordered_json sensitivity_json(const SavedPlan& saved, const ReportRequest& request) {
-  ordered_json rows = ordered_json::array();
-  for (const Constant& constant : sensitive_to) {
-    backends::Cluster cluster = saved.cluster;
-    const auto found = backends::find_constants(cluster, constant.name);
-    if (std::all_of(found.begin(), found.end(), [](const auto& c) { return c.value() == 0; })) continue;
-    if (request.tell) request.tell(fmt::format("simulating with other {}", constant.name));
-    rows.push_back({{"name", constant.name},
-                    {"what", constant.what},
-                    {"half_step_s", step_with_json(saved, constant.name, half)},
-                    {"double_step_s", step_with_json(saved, constant.name, twice)}});
-  }
-  return rows;
 }
 
 // How near a row of published steps is to a job: the device counts most, then the framework.
@@ -245,7 +204,11 @@ ordered_json report_document(const SavedPlan& saved, const planner::LaidOut* lai
   doc["memory"]["limit_bytes"] = r.memory_limit_bytes;
   doc["layouts"] = laid ? layouts_json(*laid) : ordered_json(nullptr);
   doc["candidates"] = candidates_json(explanation.runners_up);
-  if (request.sensitivity) doc["sensitivity"] = sensitivity_json(saved, request);
+  if (request.sensitivity)
+    doc["sensitivity"] =
+        to_json(explain::sensitivity(saved.plan, saved.cluster, [&](const explain::Constant& c) {
+          if (request.tell) request.tell(fmt::format("simulating with other {}", c.name));
+        }));
   doc["errors"] = errors_json(r, saved.cluster);
   doc["timeline"] = timeline_json(saved.plan, result, timeline, recomputed_ops(laid));
   return doc;

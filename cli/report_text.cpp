@@ -57,6 +57,11 @@ std::string keys_text(const std::map<std::string, std::string>& configuration) {
   return text;
 }
 
+// "109.7 TFLOP/s"; of a processor "38.2 GFLOP/s".
+std::string rate_text(double tflops) {
+  return tflops < 1 ? fmt::format("{:.1f} GFLOP/s", 1000 * tflops) : fmt::format("{:.1f} TFLOP/s", tflops);
+}
+
 std::string speed_text(const explain::Report& r) {
   std::string text;
   auto row = [&](const char* name, const std::string& value) {
@@ -75,8 +80,8 @@ std::string speed_text(const explain::Report& r) {
   row("throughput",
       fmt::format("{:.4g} samples/s", r.samples_per_second) +
           (r.tokens_per_second > 0 ? fmt::format(", {:.4g} tokens/s", r.tokens_per_second) : ""));
-  row("model compute", fmt::format("{:.1f} TFLOP/s per GPU, MFU {:.1f} %", r.model_tflops, 100 * r.mfu));
-  row("hardware compute", fmt::format("{:.1f} TFLOP/s per GPU, recomputation included", r.hardware_tflops));
+  row("model compute", fmt::format("{} per GPU, MFU {:.1f} %", rate_text(r.model_tflops), 100 * r.mfu));
+  row("hardware compute", fmt::format("{} per GPU, recomputation included", rate_text(r.hardware_tflops)));
   row("idle", fmt::format("{:.1f} % of the compute queue's time, mean over stages", 100 * r.bubble_fraction));
   row("exposed communication", ir::format_seconds(r.exposed_comm_seconds) + " on the worst stage");
   return text;

@@ -17,6 +17,7 @@
 
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
+#include "backends/machines/named_constants.h"
 #include "cli/arguments.h"
 #include "cli/effects.h"
 #include "cli/job.h"
@@ -25,6 +26,7 @@
 #include "cli/quantities.h"
 #include "cli/search_job.h"
 #include "cli/search_report.h"
+#include "cli/search_sensitivity.h"
 #include "cli/time_budget.h"
 #include "cli/what_if.h"
 #include "ir/units.h"
@@ -49,7 +51,7 @@ struct SearchArguments {
   JobArguments job;
   std::string out, memory, budget, objective = "time", max_step_time, pareto, max_stack;
   std::vector<std::string> pins, changes, stragglers, without_moves;
-  bool json = false, no_partial = false, both = false, explain_moves = false;
+  bool json = false, no_partial = false, both = false, explain_moves = false, sensitivity = false;
   int simulate = 12, threads = 0;
 };
 
@@ -309,6 +311,37 @@ search::Outcome outcome_of(const planner::Job& job, const search::SearchOptions&
   }
 }
 
+// Throws Error (bad input) where other flags leave nothing to compare plans by, or no time.
+void check_sensitivity(const SearchArguments& arguments, search::Goal goal, size_t precisions) {
+  constexpr const char* flag = "--sensitivity";
+  if (goal == search::Goal::memory)
+    throw Error::input(flag, "needs --objective time or cost; memory depends on no constant");
+  if (precisions > 1)
+    throw Error::input(flag, "needs one precision; the search is made again for each constant");
+  if (!arguments.budget.empty())
+    throw Error::input(flag,
+                       "cannot be given with --budget: it makes the search some 18 times; Ctrl-C ends it");
+}
+
+std::vector<StaysBest> sensitivity_of(const Request& request, const search::SearchOptions& options,
+                                      const SearchReport& r,
+                                      const std::function<void(const std::string&)>& tell) {
+  const search::Candidate& best = r.outcome.best.front();
+  const ir::Plan plan = best.plan ? *best.plan : search::plan_of(best);
+  const auto again = [&](const explain::Constant& constant, double factor) -> std::optional<search::Outcome> {
+    if (interrupted) return std::nullopt;
+    tell(fmt::format("{}={:g}x: ", constant.name, factor));
+    planner::Job job = request.job;
+    search::SearchOptions changed = options;
+    backends::scale(job.cluster, constant.name, factor);
+    if (changed.described) backends::scale(*changed.described, constant.name, factor);
+    search::Outcome outcome = search::search(job, changed, simulating_oracle());
+    if (!outcome.ended) return std::nullopt;
+    return outcome;
+  };
+  return stays_best(best, plan, r.goal, again);
+}
+
 int run(const SearchArguments& arguments, Extent extent) {
   const Clock::time_point start = Clock::now();
   const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
@@ -341,7 +374,9 @@ int run(const SearchArguments& arguments, Extent extent) {
   options.goal = objective_of("--objective", arguments.objective);
   const std::vector<search::Goal> goals = objectives_of(arguments.pareto);
   options.max_step_seconds = seconds_of("--max-step-time", arguments.max_step_time);
+  if (arguments.sensitivity) check_sensitivity(arguments, options.goal, requests.size());
   std::optional<Progress> progress(std::in_place);
+  std::string part;  // of a search made of several
   options.pinned = pinned_keys(given);
   options.memory_bytes = memory_of(arguments.memory, request.job.cluster.device);
   options.simulate = arguments.simulate;
@@ -349,7 +384,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   for (const std::string& name : arguments.without_moves)
     options.without_moves.insert(search::move_named(name).name);
   options.go_on = [&](const search::Progress& p) {
-    progress->step(fmt::format("{} points, {} over memory, {} simulated{}", p.points, p.over_memory,
+    progress->step(fmt::format("{}{} points, {} over memory, {} simulated{}", part, p.points, p.over_memory,
                                p.simulated,
                                p.best_seconds > 0 ? ", best " + ir::format_seconds(p.best_seconds) : ""));
     budget.keep((1 + for_report) * p.ending_seconds);
@@ -393,6 +428,8 @@ int run(const SearchArguments& arguments, Extent extent) {
       add(std::move(other));
     }
   }
+  if (arguments.sensitivity && !r.outcome.best.empty())
+    r.sensitivity = sensitivity_of(requests.front(), options, r, [&](const std::string& now) { part = now; });
   std::signal(SIGINT, SIG_DFL);
   progress.reset();
   if (!r.front_goals.empty()) {
@@ -488,6 +525,9 @@ void add_search_command(CLI::App& app, int& exit_code, Extent extent) {
                     "no op reads partial values: what sharding in two kinds would give");
   command->add_flag("--both-dimensions", arguments->both,
                     "layouts of ops are open on both dimensions of a mesh of two at once, not in turn; slow");
+  command->add_flag("--sensitivity", arguments->sensitivity,
+                    "over which range of each constant of the cluster the plan found stays the best: some 18 "
+                    "more searches");
   command->add_flag("--explain-moves", arguments->explain_moves,
                     "what was tried around the best, what that took and what it gained");
   command

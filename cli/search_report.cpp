@@ -401,8 +401,11 @@ std::string to_table(const SearchReport& r) {
   text += fmt::format(
       "\nbest\n  {}\n{}{}", flags_of(best, r.precisions), objective_text(r),
       bound_text(r) + layouts_text(r) + slots_text(r) + slow_stages_text(best.parallel, best.cluster));
-  return text + front_text(r) + numbers_text(r.best) + (r.explain_moves ? moves_text(r) : "") +
-         configuration_text(r.best);
+  text += front_text(r);
+  if (!r.sensitivity.empty())
+    text += "\nsensitivity, the range of each constant in which this plan stays the best\n" +
+            to_text(r.sensitivity);
+  return text + numbers_text(r.best) + (r.explain_moves ? moves_text(r) : "") + configuration_text(r.best);
 }
 
 std::string to_json(const SearchReport& r) {
@@ -422,6 +425,7 @@ std::string to_json(const SearchReport& r) {
     doc["pareto"] = ordered_json::array();
     for (const Candidate& c : r.front) doc["pareto"].push_back(candidate_json(c));
   }
+  if (!r.sensitivity.empty()) doc["sensitivity"] = to_json(r.sensitivity);
   if (r.explain_moves) doc["moves"] = moves_json(r);
   doc["best"] = ordered_json::parse(to_json(r.best));
   return doc.dump(2) + "\n";

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/report_text.h"
+#include "cli/search_sensitivity.h"
 #include "planner/search/search.h"
 
 namespace boxcar::cli {
@@ -21,6 +22,7 @@ struct SearchReport {
   // Where several objectives were asked for: the plans of which none beats another in all of them.
   std::vector<search::Goal> front_goals = {};
   std::vector<search::Candidate> front = {};
+  std::vector<StaysBest> sensitivity = {};  // where it was asked for
   double partial_seconds = 0;  // of the best plan's job with partial values, where they are switched off
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "sbp/at.h"
@@ -58,9 +59,33 @@ std::string why(const ir::Program& program, const ir::Actor& actor) {
   return text;
 }
 
-// Traffic of the first device of a program's first class, by name.
-std::map<std::string, Communication> traffic(const ir::Plan& plan, const ir::RankClass& cls,
-                                             const std::vector<sim::ActCost>& costs) {
+// "gradients.reduce_scatter.10" -> "gradients.reduce_scatter.*"; a name without a number at its end stays.
+std::string without_number(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  if (dot == std::string::npos || name.find_first_not_of("0123456789", dot + 1) != std::string::npos)
+    return name;
+  return dot + 1 < name.size() ? name.substr(0, dot + 1) + "*" : name;
+}
+
+// Rows that differ in the number of a bucket alone are one.
+std::vector<Communication> merge_alike(const std::map<std::string, Communication>& rows) {
+  std::map<std::tuple<std::string, std::string, std::string>, Communication> merged;
+  for (const auto& [name, row] : rows) {
+    const auto [to, first] = merged.try_emplace({without_number(name), row.over, row.why}, row);
+    if (first) continue;
+    to->second.name = without_number(name);
+    to->second.seconds += row.seconds;
+    to->second.bytes += row.bytes;
+    to->second.acts += row.acts;
+  }
+  std::vector<Communication> all;
+  for (auto& [key, row] : merged) all.push_back(std::move(row));
+  return all;
+}
+
+// Traffic of the first device of a program's first class.
+std::vector<Communication> traffic(const ir::Plan& plan, const ir::RankClass& cls,
+                                   const std::vector<sim::ActCost>& costs) {
   std::map<std::string, Communication> rows;
   const ir::Program& program = at(plan.programs, cls.program);
   std::vector<int64_t> runs(program.phases.size());
@@ -83,18 +108,20 @@ std::map<std::string, Communication> traffic(const ir::Plan& plan, const ir::Ran
       row.over = fmt::format("{} {}", comm.name, sim::group_of(comm, cls.devices.front()).size());
     }
   }
-  return rows;
+  return merge_alike(rows);
 }
 
 // Each by the stage that it costs most.
 std::vector<Communication> communications(const ir::Plan& plan, const backends::Cluster& cluster) {
-  std::map<std::string, Communication> all;
+  std::map<std::pair<std::string, std::string>, Communication> all;
   sim::Costing costing(plan, cluster);
   std::vector<char> seen(plan.programs.size(), 0);
   for (const ir::RankClass& cls : plan.classes) {
     if (std::exchange(at(seen, cls.program), 1)) continue;
-    for (auto& [name, row] : traffic(plan, cls, costing.act_costs(cls.program, cls.devices.front())))
-      if (Communication& most = all[name]; row.seconds > most.seconds) most = std::move(row);
+    for (Communication& row : traffic(plan, cls, costing.act_costs(cls.program, cls.devices.front()))) {
+      Communication& most = all[{row.name, row.why}];
+      if (row.seconds > most.seconds) most = std::move(row);
+    }
   }
   std::vector<Communication> order;
   for (auto& [name, row] : all) order.push_back(std::move(row));

@@ -8,6 +8,7 @@
 #include "backends/machines/forward.h"
 #include "planner/laid_out.h"
 #include "sim/explain/report.h"
+#include "sim/explain/sensitivity.h"
 
 namespace boxcar::explain {
 
@@ -23,7 +24,9 @@ struct StageExplanation {
   LayoutShares parameters, activations;
 };
 
-struct Communication {  // of one device in a step, layers taken together
+// Of one device in a step: layers are taken together, and buckets of gradients that are alike
+// ("reduce_scatter.*").
+struct Communication {
   std::string name, stage, over, why;
   double seconds = 0, bytes = 0;
   int64_t acts = 0;
@@ -34,6 +37,7 @@ struct PlanExplanation {
   std::vector<StageExplanation> stages;
   std::vector<std::string> runners_up;
   std::vector<Communication> communications;  // the ten that take most time
+  std::vector<Sensitivity> sensitivity = {};  // left empty by explain_plan
 };
 
 // Labels of a plan that a search found: "20.18 s, 2.2 % slower: --dp 16 ...".

@@ -52,6 +52,15 @@ const CommandCase cases[] = {
      "too "
      "much (--dp 1 --tp 1 --pp 1 --micro-batch 32); by estimate one would do with --recompute full "
      "--micro-batch 1, on 40 GPUs or with --memory 47.9GB"},
+    {{"--gpus=8", "--global-batch=8", "--sensitivity", "--objective=memory"},
+     2,
+     "--sensitivity: needs --objective time or cost; memory depends on no constant"},
+    {{"--gpus=8", "--global-batch=8", "--sensitivity", "--precision=fp16,fp32"},
+     2,
+     "--sensitivity: needs one precision; the search is made again for each constant"},
+    {{"--gpus=8", "--global-batch=8", "--sensitivity", "--budget=5s"},
+     2,
+     "--sensitivity: cannot be given with --budget: it makes the search some 18 times; Ctrl-C ends it"},
     {{"--gpus=1", "--global-batch=8", "--objective=money"},
      2,
      "--objective: got \"money\", expected time, memory or cost"},

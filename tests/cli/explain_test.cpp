@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 
 #include "support/run_program.h"
 
@@ -118,6 +119,25 @@ layouts as kept, by part of a device's bytes
   EXPECT_GT(stage["bubble_fraction"], 0);
   EXPECT_LE(stage["exposed_comm_s"], doc["exposed_comm_s"]);
   EXPECT_FALSE(doc["communications"].empty());
+}
+
+// Buckets of gradients differ in their number alone.
+TEST_F(Explain, TellsEqualCommunicationOnce) {
+  const Output saved = run_program({"simulate", "--model=gpt", "--layers=8", "--hidden=256", "--heads=4",
+                                    "--seq=32", "--vocab=128", "--cluster=dgx-a100-80g", "--gpus=4",
+                                    "--grad-bucket-mb=1", "--global-batch=8", "--save-plan", plan_.path()});
+  ASSERT_EQ(saved.exit_code, 0) << saved.err;
+  const auto doc = nlohmann::json::parse(run_program({"explain", plan_.path(), "--json"}).out);
+  std::set<std::string> rows;
+  double bytes = 0;
+  bool merged = false;
+  for (const auto& row : doc["communications"]) {
+    EXPECT_TRUE(rows.insert(row["over"].get<std::string>() + row["why"].get<std::string>()).second) << row;
+    merged |= row["name"].get<std::string>().ends_with(".*");
+    if (row["over"] == "dp 4") bytes += row["bytes"].get<double>();
+  }
+  EXPECT_TRUE(merged) << doc["communications"].dump(2);
+  EXPECT_NEAR(bytes * 4 * 2 * 3 / 4, doc["comm_bytes"]["all_reduce"].get<double>(), 1);  // rings of four
 }
 
 TEST_F(Explain, SaysWhatDecidedAndWhatWouldChangeIt) {

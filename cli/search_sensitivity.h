@@ -1,0 +1,44 @@
+// Over which range of each constant of the cluster a found plan stays the best.
+//
+//   flops   0.5x to 1.62x; at 2x 3.1 % better: --dp 4 --tp 4
+//
+// The search is made again with the constant halved and doubled. Where it finds a better plan, the factor
+// from which that plan is the better one is found by simulating both.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/search/search.h"
+#include "sim/explain/sensitivity.h"
+
+namespace boxcar::cli {
+
+// One end of the range.
+struct RangeEnd {
+  double factor = 1;       // to 2 %; the half or the double where no better plan was found there
+  std::string better;      // flags of the better plan at the half or the double; empty: none was found
+  double better_part = 0;  // by how much it is better there, as a part of this plan's time or price
+};
+
+struct StaysBest {
+  explain::Constant constant;
+  std::optional<RangeEnd> half, twice;  // nothing where the constant would leave its bounds
+};
+
+// Searches the same job with a constant times a factor; nothing ends the whole.
+using SearchAgain =
+    std::function<std::optional<search::Outcome>(const explain::Constant& constant, double factor)>;
+
+// `best` with its plan, found on its job's cluster, by a goal of time or cost. Rows of constants that were
+// not searched to the end are left out.
+std::vector<StaysBest> stays_best(const search::Candidate& best, const ir::Plan& plan, search::Goal goal,
+                                  const SearchAgain& again);
+
+std::string to_text(const std::vector<StaysBest>& rows);
+nlohmann::ordered_json to_json(const std::vector<StaysBest>& rows);
+
+}  // namespace boxcar::cli
