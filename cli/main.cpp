@@ -13,6 +13,7 @@
 #include "backends/mpi/mpi_transport.h"
 #include "cli/as_error.h"
 #include "cli/program.h"
+#include "cli/sweep/ranks.h"
 
 namespace {
 
@@ -34,9 +35,9 @@ std::string printable(const std::string& message) {
 // says it, and mpirun ends the others while they wait.
 int fail(const Error& error) {
   std::string whose;
-  if (backends::started_process() > 0 && !backends::mpi_has_begun()) {
+  if (const int rank = cli::started_together().rank; rank > 0 && !backends::mpi_has_begun()) {
     std::this_thread::sleep_for(std::chrono::seconds(5));
-    whose = fmt::format("process {}: ", backends::started_process());
+    whose = fmt::format("process {}: ", rank);
   }
   std::fputs(("boxcar: " + whose + printable(error.what()) + "\n").c_str(), stderr);
   return static_cast<int>(error.code());

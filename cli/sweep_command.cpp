@@ -17,6 +17,7 @@
 #include "cli/quantities.h"
 #include "cli/sweep/point_run.h"
 #include "cli/sweep/points.h"
+#include "cli/sweep/ranks.h"
 #include "cli/sweep/store.h"
 #include "cli/sweep/workers.h"
 #include "sbp/error.h"
@@ -122,15 +123,21 @@ std::string time_left(SweepClock::time_point begin, int64_t done, int64_t all) {
                                                                   static_cast<double>(done))));
 }
 
-Done run_points(const SweepArguments& a, const Named& named, RunsWriter& writer, Progress& progress) {
+// Runs points by number; each process has its own copy.
+NumberWork work_on(const Sweep& sweep) {
+  const auto runner = std::make_shared<PointRunner>(sweep.search);
+  return [runner, &sweep](int64_t number) { return to_text(runner->run(sweep.at(number))); };
+}
+
+// `door`: of other ranks; null: there are none.
+Done run_points(const SweepArguments& a, const Named& named, RunsWriter& writer, Door* door,
+                Progress& progress) {
   const std::vector<std::vector<int64_t>> groups = open_groups(named, writer.keys());
   int64_t all = 0;
   for (const auto& group : groups) all += static_cast<int64_t>(group.size());
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int usual = door ? 1 : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const SweepClock::time_point begin = SweepClock::now();
-  PointRunner runner(named.sweep.search);  // each process has its own copy
   Done done;
-  const auto work = [&](int64_t number) { return to_text(runner.run(named.sweep.at(number))); };
   const auto finished = [&](std::vector<Finished> some) {
     std::vector<RunRow> rows;
     for (Finished& one : some)
@@ -141,7 +148,8 @@ Done run_points(const SweepArguments& a, const Named& named, RunsWriter& writer,
     progress.part(fmt::format("{} of {} points{}", ended, all, time_left(begin, ended, all)));
     return ended_by == 0;
   };
-  run_in_processes(groups, a.workers > 0 ? a.workers : cores, work, finished);
+  run_in_processes(groups, {.here = a.workers > 0 ? a.workers : usual, .door = door, .tell = tell},
+                   work_on(named.sweep), finished);
   return done;
 }
 
@@ -182,6 +190,16 @@ std::string summary(const std::string& path, const Named& named, const Done& don
                             counts.no_fit, counts.refused);
 }
 
+// A rank that is not the first.
+void run_for_another(const SweepArguments& a, const Launch& launch, const std::string& path,
+                     const GivenKeys& flags) {
+  Sweep sweep;
+  join(a.out, launch, std::max(1, a.workers), [&](const std::string& text) {
+    sweep = parse_sweep(text, path, flags);
+    return work_on(sweep);
+  });
+}
+
 void run_sweep(const SweepArguments& a, Extent extent) {
   const TellOnce once;
   std::optional<Progress> progress(std::in_place);
@@ -189,13 +207,18 @@ void run_sweep(const SweepArguments& a, Extent extent) {
   const GivenKeys flags = a.job.given("");
   check_apart({{"SWEEP.yaml", path}, {"--out", a.out}});
   if (!has_sqlite()) RunsWriter(a.out, "");  // says so before any work
+  const Launch launch = extent == Extent::whole ? started_together() : Launch{};
+  if (launch.rank > 0) return run_for_another(a, launch, path, flags);
+  std::optional<Meeting> meeting;
+  if (launch.size > 1) meeting.emplace(a.out, launch, text);
   const Named points = named(parse_sweep(text, path, flags), *progress);
   if (extent == Extent::reading) return;
   Done done;
   {
     RunsWriter writer(a.out, with_flags(text, flags), axis_columns(points.sweep));
     const Interruption interruption;
-    done = run_points(a, points, writer, *progress);
+    done = run_points(a, points, writer, meeting ? &meeting->door() : nullptr, *progress);
+    meeting.reset();
   }
   progress.reset();
   const Counts counts = counts_of(a.out, points);
@@ -230,8 +253,10 @@ void add_sweep_command(CLI::App& app, Extent extent) {
       ->required()
       ->check(not_empty());
   command
-      ->add_option("--workers", arguments->workers,
-                   "processes that run points [one a core]; what they find is the same")
+      ->add_option(
+          "--workers", arguments->workers,
+          "processes that run points [one a core; of ranks of mpirun or srun, one each]; what they find "
+          "is the same")
       ->type_name("1..1024")
       ->check(whole_number(1, 1024));
   command->footer(

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,216 +15,217 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <exception>
+#include <optional>
 #include <utility>
 
-#include "cli/as_error.h"
+#include "cli/sweep/line.h"
 #include "sbp/error.h"
 
 namespace boxcar::cli {
 namespace {
 
+using PatienceClock = std::chrono::steady_clock;
+
 constexpr int look_ms = 200;
-
-bool write_all(int descriptor, const void* data, size_t size) {
-  const auto* bytes = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t n = write(descriptor, bytes, size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    bytes += n, size -= static_cast<size_t>(n);
-  }
-  return true;
-}
-
-bool read_all(int descriptor, void* data, size_t size) {
-  auto* bytes = static_cast<char*>(data);
-  while (size > 0) {
-    const ssize_t n = read(descriptor, bytes, size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    bytes += n, size -= static_cast<size_t>(n);
-  }
-  return true;
-}
-
-// An answer: its length, whether it is a fault, and the text.
-struct Header {
-  uint64_t size = 0;
-  uint64_t fault = 0;
-};
-
-[[noreturn]] void serve(int numbers, int answers, pid_t parent,
-                        const std::function<std::string(int64_t)>& work) {
-#ifdef __linux__
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-#endif
-  if (getppid() != parent) _exit(0);  // it died before that
-  std::signal(SIGINT, SIG_IGN);       // Ctrl-C reaches all processes of a terminal: the parent ends this one
-  std::signal(SIGTERM, SIG_DFL);
-  for (int64_t number = 0; read_all(numbers, &number, sizeof number);) {
-    std::string text;
-    bool fault = false;
-    try {
-      text = work(number);
-    } catch (const std::exception& e) {
-      fault = true, text = as_error(e).what();
-    }
-    const Header header{text.size(), fault ? 1u : 0u};
-    if (!write_all(answers, &header, sizeof header) || !write_all(answers, text.data(), text.size())) break;
-  }
-  _exit(0);  // nothing of the parent's is flushed or closed twice
-}
+constexpr int longest_times = 10;            // of any other number's time, for patience
+constexpr uint64_t most_of_greeting = 4096;  // bytes, from somebody who is not known yet
 
 struct Worker {
-  pid_t process = -1;
-  int numbers = -1, answers = -1;  // pipes to and from it
-  int64_t group = -1;              // of the last number
-  int64_t number = 0;              // that it is at
-  bool busy = false;
+  int socket = -1;     // to it
+  pid_t process = -1;  // a child; -1: it came in by the door, or a child that is not there
+  bool known = false;  // has greeted; children are
+  std::string name = {};
+  Answers answers = {};
+  int64_t group = -1;                            // of the last number
+  std::optional<int64_t> number = std::nullopt;  // that it is at
+  PatienceClock::time_point since = {};
+  bool late = false;
 };
 
-// Writing to a process that has died is an error and no signal.
-class NoPipeSignal {
- public:
-  NoPipeSignal() : before_(std::signal(SIGPIPE, SIG_IGN)) {}
-  ~NoPipeSignal() { std::signal(SIGPIPE, before_); }
-  NoPipeSignal(const NoPipeSignal&) = delete;
-  NoPipeSignal& operator=(const NoPipeSignal&) = delete;
+void hang_up(Worker& worker) {
+  if (worker.socket < 0) return;
+  shutdown(worker.socket, SHUT_RDWR);  // a child may have the descriptor too
+  close(worker.socket);
+  worker.socket = -1;
+}
 
- private:
-  void (*before_)(int);
-};
+// A child closes its end before it has ended, and a kill meanwhile would be taken for its end.
+void wait_for_end(pid_t child) {
+  siginfo_t ended{};
+  for (int i = 0; i < 100 && ended.si_pid == 0; ++i) {
+    if (i > 0) usleep(10'000);
+    if (waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) != 0) return;
+  }
+}
+
+// How it ended: "ended by signal 9 (Killed)".
+std::string end_child(pid_t child) {
+  kill(child, SIGKILL);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFSIGNALED(status)
+             ? fmt::format("ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))
+             : fmt::format("ended with code {}", WEXITSTATUS(status));
+}
 
 class Pool {
  public:
-  explicit Pool(const std::function<std::string(int64_t)>& work) : work_(work) {}
+  Pool(const std::vector<std::vector<int64_t>>& groups, const Processes& processes,
+       const std::function<std::string(int64_t)>& work)
+      : queue_(groups), processes_(processes), work_(work) {
+    workers_.resize(std::min(queue_.left(), static_cast<size_t>(std::max(1, processes.here))));
+    here_ = workers_.size();
+  }
   ~Pool() {
-    for (Worker& worker : workers_) end(worker);
+    for (Worker& worker : workers_) {
+      hang_up(worker);
+      if (worker.process >= 0) end_child(worker.process);
+    }
   }
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  std::vector<Worker>& workers() { return workers_; }
+  bool is_done() const { return queue_.left() == 0; }
 
-  // A child has the ends of its own pipes alone, so that each sees when the parent closes its.
-  void start(Worker& worker) {
-    std::array<int, 2> to{}, from{};
-    if (pipe(to.data()) != 0) refuse();
-    if (pipe(from.data()) != 0) refuse();
-    const pid_t parent = getpid(), child = fork();
-    if (child < 0) refuse();
-    if (child == 0) {
-      close(to[1]), close(from[0]);
-      for (const Worker& other : workers_)
-        for (const int end : {other.numbers, other.answers})
-          if (end >= 0) close(end);
-      serve(to[0], from[1], parent, work_);
+  // Gives numbers to all that idle, and waits a moment for answers and for processes that come or go.
+  std::vector<Finished> round() {
+    for (size_t i = 0; i < workers_.size(); ++i) feed(workers_[i], i < here_);
+    std::vector<Finished> done;
+    std::vector<pollfd> waits;
+    for (const Worker& worker : workers_) waits.push_back({worker.socket, POLLIN, 0});
+    waits.push_back({listener(), POLLIN, 0});
+    if (poll(waits.data(), waits.size(), look_ms) > 0) {  // those below 0 are left out
+      const size_t known = workers_.size();
+      for (size_t i = 0; i < known; ++i)
+        if (waits[i].revents != 0) listen_to(workers_[i], done);
+      if (waits[known].revents != 0) let_in();
     }
-    close(to[0]), close(from[1]);
-    worker = {child, to[1], from[0]};
-  }
-
-  // How it ended: "ended by signal 9 (Killed)".
-  static std::string end(Worker& worker) {
-    if (worker.process < 0) return "";
-    close(worker.numbers), close(worker.answers);
-    kill(worker.process, SIGKILL);
-    int status = 0;
-    while (waitpid(worker.process, &status, 0) < 0 && errno == EINTR) {
-    }
-    worker = {};
-    return WIFSIGNALED(status)
-               ? fmt::format("ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))
-               : fmt::format("ended with code {}", WEXITSTATUS(status));
+    doubt();
+    const auto gone = [](const Worker& worker) { return worker.socket < 0; };
+    workers_.erase(
+        std::remove_if(workers_.begin() + static_cast<std::ptrdiff_t>(here_), workers_.end(), gone),
+        workers_.end());
+    return done;
   }
 
  private:
+  int listener() const { return processes_.door ? processes_.door->listener : -1; }
+
+  void feed(Worker& worker, bool is_here) {
+    if (worker.number || (!is_here && !worker.known)) return;
+    const GroupQueue::Taken next = queue_.take(worker.group);
+    if (next.group < 0) return;
+    if (is_here && worker.socket < 0) start(worker);
+    worker.group = next.group, worker.number = next.number, worker.late = false;
+    worker.since = PatienceClock::now();
+    send_number(worker.socket, next.number);  // if it died, its socket says so
+  }
+
+  // A child has the end of its own socket alone, so that each sees when the parent closes its.
+  void start(Worker& worker) {
+    std::array<int, 2> ends{};
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0) refuse();
+    const pid_t parent = getpid(), child = fork();
+    if (child < 0) refuse();
+    if (child == 0) {
+#ifdef __linux__
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+      if (getppid() != parent) _exit(0);  // it died before that
+      std::signal(SIGINT, SIG_IGN);  // Ctrl-C reaches all processes of a terminal: the parent ends this one
+      std::signal(SIGTERM, SIG_DFL);
+      close(ends[0]);
+      for (const Worker& other : workers_)
+        if (other.socket >= 0) close(other.socket);
+      if (listener() >= 0) close(listener());
+      serve(ends[1], work_);
+      _exit(0);  // nothing of the parent's is flushed or closed twice
+    }
+    close(ends[1]);
+    worker = {ends[0], child, true};
+  }
+
   [[noreturn]] static void refuse() {
     throw Error::fault("", fmt::format("no process can be started: {}", std::strerror(errno)));
   }
 
-  const std::function<std::string(int64_t)>& work_;
-  std::vector<Worker> workers_;
-};
+  void let_in() {
+    Worker one{accept4(listener(), nullptr, nullptr, SOCK_CLOEXEC)};
+    if (one.socket >= 0) workers_.push_back(std::move(one));
+  }
 
-// The answer of a worker, or how it died.
-Finished answer_of(Worker& worker) {
-  Finished done{worker.number, "", ""};
-  Header header;
-  if (read_all(worker.answers, &header, sizeof header)) {
-    std::string text(header.size, '\0');
-    if (read_all(worker.answers, text.data(), text.size())) {
-      (header.fault != 0 ? done.fault : done.text) = std::move(text);
-      worker.busy = false;
-      return done;
+  void listen_to(Worker& worker, std::vector<Finished>& done) {
+    if (!(worker.known ? worker.answers.read(worker.socket)
+                       : worker.answers.read(worker.socket, most_of_greeting)))
+      return lose(worker, done);
+    while (const std::optional<Answer> answer = worker.answers.next())
+      if (!take_answer(worker, *answer, done)) return lose(worker, done);
+  }
+
+  // False: it is none that a worker would give.
+  bool take_answer(Worker& worker, const Answer& answer, std::vector<Finished>& done) {
+    if (!worker.known) {
+      worker.known = greet(*processes_.door, answer.text);
+      if (worker.known) worker.name = answer.text.substr(processes_.door->password.size());
+      return worker.known;
+    }
+    if (!worker.number) return false;
+    longest_ = std::max(longest_, PatienceClock::now() - worker.since);
+    Finished one{*worker.number, "", ""};
+    (answer.fault ? one.fault : one.text) = answer.text;
+    if (queue_.done(*worker.number)) done.push_back(std::move(one));
+    worker.number.reset();
+    return true;
+  }
+
+  void lose(Worker& worker, std::vector<Finished>& done) {
+    hang_up(worker);
+    std::string how = worker.name + " was lost";
+    if (worker.process >= 0) {
+      wait_for_end(worker.process);
+      how = end_child(worker.process);
+    }
+    if (worker.number) {
+      const bool given_up = queue_.lost(*worker.number);
+      if (given_up) done.push_back({*worker.number, "", how});
+      if (!given_up) processes_.tell(fmt::format("{}; another process runs its point", how));
+    }
+    worker = {};
+  }
+
+  // Gives the numbers of those that may have stopped to others too.
+  void doubt() {
+    const auto patience = std::max<PatienceClock::duration>(processes_.patience, longest_times * longest_);
+    for (Worker& worker : workers_) {
+      if (!worker.number || worker.late || PatienceClock::now() - worker.since < patience) continue;
+      worker.late = true;
+      queue_.late(*worker.number);
     }
   }
-  // Its pipe closes before it has ended, and a kill meanwhile would be taken for its end.
-  siginfo_t ended{};
-  for (int i = 0; i < 100 && ended.si_pid == 0; ++i) {
-    if (i > 0) usleep(10'000);
-    if (waitid(P_PID, static_cast<id_t>(worker.process), &ended, WEXITED | WNOHANG | WNOWAIT) != 0) break;
-  }
-  done.fault = Pool::end(worker);
-  return done;
-}
+
+  GroupQueue queue_;
+  const Processes& processes_;
+  const std::function<std::string(int64_t)>& work_;
+  std::vector<Worker> workers_;  // first children, or places for them
+  size_t here_ = 0;              // so many
+  PatienceClock::duration longest_{0};
+};
 
 }  // namespace
 
-GroupQueue::GroupQueue(std::vector<std::vector<int64_t>> groups) : groups_(std::move(groups)) {
-  for (std::vector<int64_t>& group : groups_) std::reverse(group.begin(), group.end());
+bool greet(Door& door, const std::string& text) {
+  if (!text.starts_with(door.password)) return false;
+  door.came.insert(text.substr(door.password.size()));
+  return true;
 }
 
-GroupQueue::Taken GroupQueue::take(int64_t last) {
-  const auto take_from = [&](size_t group) {
-    const Taken taken{static_cast<int64_t>(group), groups_[group].back()};
-    groups_[group].pop_back();
-    return taken;
-  };
-  if (last >= 0 && !groups_[static_cast<size_t>(last)].empty()) return take_from(static_cast<size_t>(last));
-  while (next_ < groups_.size() && groups_[next_].empty()) ++next_;
-  if (next_ < groups_.size()) return take_from(next_++);
-  const auto fullest = std::max_element(groups_.begin(), groups_.end(),
-                                        [](const auto& a, const auto& b) { return a.size() < b.size(); });
-  if (fullest == groups_.end() || fullest->empty()) return {};
-  return take_from(static_cast<size_t>(fullest - groups_.begin()));
-}
-
-void run_in_processes(const std::vector<std::vector<int64_t>>& groups, int processes,
+void run_in_processes(const std::vector<std::vector<int64_t>>& groups, const Processes& processes,
                       const std::function<std::string(int64_t)>& work,
                       const std::function<bool(std::vector<Finished>)>& finished) {
-  size_t count = 0;
-  for (const auto& group : groups) count += group.size();
-  if (count == 0) return;
-  const NoPipeSignal no_signal;
-  GroupQueue queue(groups);
-  Pool pool(work);
-  pool.workers().resize(std::min(count, static_cast<size_t>(std::max(1, processes))));
-  const auto feed = [&](Worker& worker) {
-    const GroupQueue::Taken next = queue.take(worker.group);
-    if (next.group < 0) return;
-    if (worker.process < 0) pool.start(worker);
-    worker.group = next.group, worker.number = next.number, worker.busy = true;
-    write_all(worker.numbers, &next.number, sizeof next.number);  // if it died, its pipe says so
-  };
-  for (Worker& worker : pool.workers()) feed(worker);
-  while (true) {
-    std::vector<pollfd> waits;
-    std::vector<Worker*> whose;
-    for (Worker& worker : pool.workers())
-      if (worker.busy) waits.push_back({worker.answers, POLLIN, 0}), whose.push_back(&worker);
-    if (waits.empty()) return;
-    std::vector<Finished> done;
-    if (poll(waits.data(), waits.size(), look_ms) > 0) {
-      for (size_t i = 0; i < waits.size(); ++i) {
-        if (waits[i].revents == 0) continue;
-        done.push_back(answer_of(*whose[i]));
-        feed(*whose[i]);
-      }
-    }
-    if (!finished(std::move(done))) return;
-  }
+  Pool pool(groups, processes, work);
+  while (!pool.is_done())
+    if (!finished(pool.round())) return;
 }
 
 }  // namespace boxcar::cli

@@ -2,18 +2,22 @@
 // simulates one plan at a time.
 //
 //   const auto square = [](int64_t n) { return std::to_string(n * n); };
-//   run_in_processes({{1, 2}, {3}}, 2, square, [&](std::vector<Finished> finished) {
+//   run_in_processes({{1, 2}, {3}}, {.here = 2}, square, [&](std::vector<Finished> finished) {
 //     // {1, "1", ""}, {3, "9", ""}, ... in any order; false ends the work
 //     return true;
 //   });
 //
 // Numbers of one group go to one process as far as no other one idles, one after the other, so that it may
-// keep what they have in common. A process that dies loses the number that it was at, and another one takes
-// its place. When this process dies, the others do.
+// keep what they have in common. Processes are children, and those on other machines that join (ranks.h):
+// each is a socket (line.h), and one that dies is a closed one. Its number goes to another process, once.
+// When this process dies, its children do, and the others see a closed socket.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,33 +29,69 @@ struct Finished {
   std::string fault;  // why it did not: an exception's text, "ended by signal 11 (Segmentation fault)"
 };
 
-// `work` runs in at most `processes` children, which are forked from here: no other thread may run.
+// Where processes that nobody here started come in.
+struct Door {
+  int listener = -1;           // a socket that listens; -1: none come
+  std::string password;        // each begins with an answer: the password, and behind it what it is called
+  std::set<std::string> came;  // so far
+};
+
+// Whether the text is a process's first answer, which is noted then.
+bool greet(Door& door, const std::string& text);
+
+struct Processes {
+  int here = 1;  // children at most
+  Door* door = nullptr;
+  // A number without an answer for so long, and for ten times as long as any other took, is given to another
+  // process too: that one may have stopped. The first answer counts.
+  std::chrono::milliseconds patience = std::chrono::seconds(60);
+  std::function<void(const std::string&)> tell = [](const std::string&) {};  // of a process that was lost
+};
+
+// `work` runs in children, which are forked from here: no other thread may run. No two numbers are the same.
 // `finished` is called here, with all that has come since the last call, and with nothing every 0.2 s or so.
 // Returns when all numbers are done or `finished` returns false; children are gone by then. Throws Error
 // (fault) where no process can be started.
-void run_in_processes(const std::vector<std::vector<int64_t>>& groups, int processes,
+void run_in_processes(const std::vector<std::vector<int64_t>>& groups, const Processes& processes,
                       const std::function<std::string(int64_t)>& work,
                       const std::function<bool(std::vector<Finished>)>& finished);
 
-// Which number comes next for a process that has just done one of group `last` (-1: of none).
+// Which number comes next for a process that has just done one of group `last` (-1: of none), and which are
+// not done.
 //
 //   GroupQueue queue({{1, 2}, {3}});
-//   queue.take(-1)   // group 0, number 1;  queue.take(-1): group 1, number 3;  queue.take(0): group 0,
-//   number 2
+//   queue.take(-1)   // group 0, number 1;  queue.take(-1): group 1, number 3
+//   queue.lost(1)    // false: 1 is to be taken again
+//   queue.take(1)    // group 0, number 1
+//   queue.done(1)    // true;  queue.left(): 2
 class GroupQueue {
  public:
   struct Taken {
-    int64_t group = -1;  // -1: nothing is left
+    int64_t group = -1;  // -1: nothing is to be taken
     int64_t number = 0;
   };
 
   explicit GroupQueue(std::vector<std::vector<int64_t>> groups);
   // The next of `last`; else the first group that nobody has begun; else of the group with the most left.
   Taken take(int64_t last);
+  bool done(int64_t number);  // false: it was done before
+  // One that took it will not answer. True: it was taken twice and lost each time, and is given up.
+  bool lost(int64_t number);
+  void late(int64_t number);             // another may take it too, once
+  size_t left() const { return left_; }  // numbers neither done nor given up
 
  private:
+  struct Out {
+    size_t group = 0;
+    int times = 0;    // that it was taken
+    int holders = 0;  // that may still answer
+  };
+  bool waits(const Out& out, int64_t number) const;  // to be taken again
+
   std::vector<std::vector<int64_t>> groups_;  // in reverse
+  std::map<int64_t, Out> out_;                // numbers that were taken and are not done
   size_t next_ = 0;                           // the first group that nobody has begun
+  size_t left_ = 0;
 };
 
 }  // namespace boxcar::cli

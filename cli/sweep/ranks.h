@@ -1,0 +1,66 @@
+// A sweep in processes that a launcher started together, on one machine or many: mpirun, Slurm's srun. The
+// first one, rank 0, hands out points and writes the file of runs; the others join it.
+//
+//   const Launch launch = started_together();          // {3, 64, "..."}: rank 3 of 64
+//
+//   Meeting meeting("runs.db", launch, text);          // rank 0: listens, and writes runs.db.ranks
+//   run_in_processes(groups, {.here = 1, .door = meeting.door()}, work, finished);
+//
+//   join("runs.db", launch, 1, worker_of);             // the others: until rank 0 ends
+//
+// The launcher starts processes and does nothing else: no message is MPI's, since MPI ends all processes when
+// one dies. runs.db.ranks says where rank 0 listens, so the folder is to be shared by all machines. Each rank
+// runs points in a child that is connected to rank 0 by TCP. A child that dies, by a fault or for want of
+// memory, is replaced; a rank that dies takes its children along, and rank 0 sees closed connections. A
+// machine that goes silent is one too, after `silence_s`.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cli/sweep/workers.h"
+
+namespace boxcar::cli {
+
+struct Launch {
+  int rank = 0;
+  int size = 1;
+  std::string id = {};  // the same in all ranks of a launch, and in no other launch
+};
+
+// From the variables that Open MPI, Slurm, and MPICH and Intel MPI (by PMI) set. {0, 1}: no launcher did.
+Launch started_together();
+
+inline constexpr int silence_s = 45;
+
+class Meeting {
+ public:
+  // `sweep` is the text of the sweep, which the others take from here. Throws Error (fault) where there is
+  // no socket, Error (bad input) where the file cannot be written.
+  Meeting(const std::string& runs, const Launch& launch, const std::string& sweep);
+  // Removes the file, after ten seconds at most in which the others may find it: they would look for longer.
+  ~Meeting();
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+
+  Door& door() { return door_; }
+
+ private:
+  void wait_for_others();
+
+  std::string path_;
+  size_t others_;
+  Door door_;
+};
+
+using NumberWork = std::function<std::string(int64_t)>;
+
+// Answers rank 0 in `workers` children at a time, until it ends. `worker_of` makes the work from the text of
+// the sweep, when rank 0 has given the first number. Throws Error (cannot run) where rank 0 is not found
+// within two minutes, or is of another version; Error (fault) where no process can be started; as worker_of
+// does.
+void join(const std::string& runs, const Launch& launch, int workers,
+          const std::function<NumberWork(const std::string& sweep)>& worker_of);
+
+}  // namespace boxcar::cli
