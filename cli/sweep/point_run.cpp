@@ -23,6 +23,7 @@
 #include "cli/search_report.h"
 #include "cli/verdict.h"
 #include "cli/what_if.h"
+#include "planner/estimate/graphs.h"
 #include "planner/estimate/layout_labels.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
@@ -35,6 +36,7 @@ namespace {
 using nlohmann::json;
 using WallClock = std::chrono::steady_clock;
 
+constexpr size_t kept_graphs = 8;                   // training graphs, some MB each
 constexpr const char* to_be_searched = "searched";  // in place of an open key's value
 
 // FNV-1a, twice from different beginnings.
@@ -208,6 +210,7 @@ void add_no_fit(const std::string& why, RunRow& row) {
 
 struct PointRunner::State {
   bool search = false;
+  search::Graphs graphs{kept_graphs};
   // The last plan that was compiled, of the job with these keys:
   std::string key;
   ir::Plan plan;
@@ -227,7 +230,7 @@ void PointRunner::State::compile(const Prepared& ready) {
       fmt::format("{} {} {}", json(ready.labels).dump(), cluster.devices(), cluster.node.gpus);
   if (wanted != key) {
     key.clear();
-    plan = planner::compile(*ready.job);
+    plan = planner::compile(graphs.lay_out(*ready.job, nullptr), *ready.job);
     memory = planner::memory_use(plan);
     verified = false;
     key = wanted;
