@@ -6,7 +6,7 @@ RUN scripts/setup && cmake --preset release -DBOXCAR_TESTS=OFF && cmake --build 
     && cmake --install build --prefix /usr/local --strip
 
 FROM debian:12
-RUN apt-get update && apt-get install -y --no-install-recommends libsimgrid3.32 libfmt9 libyaml-cpp0.7 libjemalloc2 libsqlite3-0 \
+RUN apt-get update && apt-get install -y --no-install-recommends libsimgrid3.32 libfmt9 libyaml-cpp0.7 libjemalloc2 libsqlite3-0 libprotobuf-lite32 \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build /usr/local /usr/local
 ENTRYPOINT ["boxcar"]

@@ -5,14 +5,19 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <ostream>
 
 #include "cli/arguments.h"
 #include "cli/effects.h"
+#include "cli/export/chakra.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
 #include "cli/quantities.h"
+#include "ir/plan_line.h"
+#include "ir/plan_notation.h"
 #include "planner/estimate/layout_labels.h"
+#include "planner/verify.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -21,8 +26,10 @@ namespace {
 
 struct ExportArguments {
   JobArguments job;
-  std::string to, output;
-  bool strict = false;
+  std::string to, output, ranks;
+  bool strict = false, chakra = false;
+
+  bool is_plan() const { return !job.file().empty() && read_file(job.file()).starts_with("plan "); }
 };
 
 std::vector<std::string> framework_names() {
@@ -51,25 +58,81 @@ int other_slots(const ir::Plan& plan, const planner::ResolvedJob& job) {
   return others;
 }
 
-void run(const ExportArguments& arguments, Extent extent) {
+// Tells what cannot be said, and refuses it where that was asked for.
+void tell_notes(const ExportArguments& arguments, const std::string& format,
+                const std::vector<exports::Note>& notes) {
+  for (const exports::Note& note : notes)
+    tell(fmt::format("cannot be said in {}: {}", format, to_text(note)));
+  if (arguments.strict && !notes.empty())
+    throw Error::cannot_run("--strict",
+                            fmt::format("{} cannot be said in {} (without --strict the rest is written)",
+                                        counted(static_cast<int64_t>(notes.size()), "thing"), format));
+}
+
+void export_job(const ExportArguments& arguments, Extent extent) {
   const exports::Framework& framework = framework_named(arguments.to);
   const std::string file = arguments.job.file();
   check_apart({{"JOB.yaml", file}, {"--output", arguments.output}});
   if (!arguments.output.empty()) check_writable(arguments.output);
-  const bool is_plan = !file.empty() && read_file(file).starts_with("plan ");
   const exports::Source source =
-      is_plan ? source_of_plan(file, arguments.job.given("")) : source_of(arguments.job.given());
+      arguments.is_plan() ? source_of_plan(file, arguments.job.given("")) : source_of(arguments.job.given());
   const exports::Exported exported = exports::write(framework, source);
   if (extent == Extent::reading) return;
-  for (const exports::Note& note : exported.notes)
-    tell(fmt::format("cannot be said in {}: {}", framework.name, to_text(note)));
-  if (arguments.strict && !exported.notes.empty())
-    throw Error::cannot_run(
-        "--strict",
-        fmt::format("{} cannot be said in {} (without --strict the rest is written)",
-                    counted(static_cast<int64_t>(exported.notes.size()), "thing"), framework.name));
+  tell_notes(arguments, framework.name, exported.notes);
   if (arguments.output.empty()) return print(exported.text);
   write_file(arguments.output, [&](std::ostream& out) { out << exported.text; });
+}
+
+std::vector<int> all_devices(const ir::Plan& plan) {
+  std::vector<int> all(static_cast<size_t>(plan.devices));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+// "0-7,16", ascending and each once; all where it is empty.
+std::vector<int> ranks_of(const std::string& text, const ir::Plan& plan) {
+  if (text.empty()) return all_devices(plan);
+  try {
+    ir::PlanLine line(text, 1);
+    std::vector<int> ranks = ir::parse_device_list(line, plan.devices);
+    line.expect_done();
+    std::sort(ranks.begin(), ranks.end());
+    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+    return ranks;
+  } catch (const Error& e) {
+    const std::string message = e.what();
+    throw Error::input("--ranks", message.substr(message.find(": ") + 2) + " (ranks are as in 0-7,16)");
+  }
+}
+
+SavedPlan plan_of(const ExportArguments& arguments, Extent extent) {
+  if (arguments.is_plan()) return load_plan(arguments.job.file(), arguments.job.given(""));
+  const GivenKeys given = arguments.job.given();
+  Resolved resolved = resolve(given);
+  for (const std::string& text : without_effect(given, resolved.request.job)) tell(text);
+  if (extent == Extent::reading) return {};
+  return {planner::compile(resolved.job), resolved.request.job.cluster};
+}
+
+void export_traces(const ExportArguments& arguments, Extent extent) {
+  if (!arguments.to.empty()) throw Error::input("--to", "cannot be given with --chakra");
+  if (arguments.output.empty()) throw Error::input("--output", "missing; it is the folder of the traces");
+  const SavedPlan saved = plan_of(arguments, extent);
+  if (extent == Extent::reading) return;
+  const std::vector<int> ranks = ranks_of(arguments.ranks, saved.plan);
+  planner::verify(saved.plan);
+  tell_notes(arguments, "chakra", exports::chakra_notes(saved.plan));
+  Progress progress;
+  exports::write_chakra(saved.plan, saved.cluster,
+                        {arguments.output, ranks, [&](const std::string& what) { progress.part(what); }});
+}
+
+void run(const ExportArguments& arguments, Extent extent) {
+  if (arguments.chakra) return export_traces(arguments, extent);
+  if (arguments.to.empty())
+    throw Error::input("--to", "missing; it is the framework to write for (or give --chakra, for traces)");
+  if (!arguments.ranks.empty()) throw Error::input("--ranks", "has no effect without --chakra");
+  export_job(arguments, extent);
 }
 
 }  // namespace
@@ -95,16 +158,24 @@ exports::Source source_of_plan(const std::string& path, const GivenKeys& given) 
 
 void add_export_command(CLI::App& app, Extent extent) {
   CLI::App* command =
-      app.add_subcommand("export", "write a job or a saved plan for another training framework");
+      app.add_subcommand("export", "write a job or a saved plan for another framework or simulator");
   auto arguments = std::make_shared<ExportArguments>();
   arguments->job.add_to(*command);
   command->footer("A saved plan or JOB.yaml may be given first; flags override the job. See docs/export.md.");
   command
       ->add_option("--to", arguments->to,
                    "the framework: " + fmt::format("{}", fmt::join(framework_names(), ", ")))
-      ->required()
-      ->type_name("NAME");
-  command->add_option("-o,--output", arguments->output, "write here instead of to stdout")
+      ->type_name("NAME")
+      ->check(not_empty());
+  command->add_flag("--chakra", arguments->chakra,
+                    "instead of a framework's file: traces of a step for ASTRA-sim, one for each device");
+  command
+      ->add_option("--ranks", arguments->ranks, "with --chakra: the devices whose traces are written [all]")
+      ->type_name("0-7,16,...")
+      ->check(not_empty());
+  command
+      ->add_option("-o,--output", arguments->output,
+                   "write here instead of to stdout; with --chakra, the folder of the traces")
       ->type_name("FILE")
       ->check(not_empty());
   command->add_flag("--strict", arguments->strict, "fail where anything cannot be said there");

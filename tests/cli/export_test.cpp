@@ -265,7 +265,13 @@ TEST(ExportCommand, LetsFilesBeRead) {
 TEST(BadInput, Exports) {
   const TemporaryFile bare("bare.txt", "plan bare\ndevices 1\nmicro_batches 1\n");
   const tests::CommandCase cases[] = {
-      {{}, 2, "--to: missing; `boxcar export --help` says more"},
+      {{}, 2, "--to: missing; it is the framework to write for (or give --chakra, for traces)"},
+      {{"--chakra"}, 2, "--output: missing; it is the folder of the traces"},
+      {{"--chakra", "--to=nemo", "-o", "x"}, 2, "--to: cannot be given with --chakra"},
+      {{"--to=nemo", "--ranks=0"}, 2, "--ranks: has no effect without --chakra"},
+      {{"--chakra", "-o", "x", "--ranks=9", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8"},
+       2,
+       "--ranks: expected a number from 0 to 7, got \"9\" (ranks are as in 0-7,16)"},
       {{"--to"}, 2, "--to: needs a value"},
       {{"--to=nemmo"},
        2,

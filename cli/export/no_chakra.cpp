@@ -1,0 +1,16 @@
+// In place of chakra_write.cpp where protobuf was not found.
+#include "cli/export/chakra.h"
+#include "sbp/error.h"
+
+namespace boxcar::cli::exports {
+
+bool has_chakra() { return false; }
+
+void write_chakra(const ir::Plan&, const backends::Cluster&, const ChakraRequest&) {
+  throw Error::cannot_run(
+      "--chakra",
+      "this build lacks protobuf (install libprotobuf-dev and protobuf-compiler, configure "
+      "again and build)");
+}
+
+}  // namespace boxcar::cli::exports
