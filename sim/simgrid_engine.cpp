@@ -7,6 +7,12 @@ namespace {
 
 constexpr int links_per_zone = 256;
 
+#if SIMGRID_VERSION >= 33500
+constexpr const char* timing_precision = "--cfg=precision/timing:1e-12";
+#else
+constexpr const char* timing_precision = "--cfg=surf/precision:1e-12";
+#endif
+
 // The network model without corrections (design, section 5) and silence.
 constexpr const char* arguments[] = {"boxcar",
                                      "--log=root.thres:critical",
@@ -16,7 +22,7 @@ constexpr const char* arguments[] = {"boxcar",
                                      "--cfg=network/TCP-gamma:0",
                                      "--cfg=network/weight-S:0",
                                      "--cfg=network/crosstraffic:0",
-                                     "--cfg=surf/precision:1e-12",
+                                     timing_precision,
                                      "--cfg=contexts/factory:raw",
                                      "--cfg=debug/clean-atexit:0"};
 
@@ -25,6 +31,7 @@ constexpr const char* arguments[] = {"boxcar",
 Engine::Engine() {
   create();
   zone = new AnyRouteZone("boxcar");  // owned by the engine
+  join_tree(engine, zone);
   from = add_host(zone->get_iface(), "from")->seal();
   to = add_host(zone->get_iface(), "to")->seal();
   zone->get_iface()->seal();

@@ -24,6 +24,10 @@ namespace routing = simgrid::kernel::routing;
 #if SIMGRID_VERSION >= 40000
 inline s4u::Host* add_host(s4u::NetZone* zone, const std::string& name) { return zone->add_host(name, 1.0); }
 inline s4u::Link* add_link(s4u::NetZone* zone, const std::string& name) { return zone->add_link(name, 1.0); }
+// 4.x makes a root of its own, from which a zone takes its models.
+inline void join_tree(s4u::Engine* engine, routing::NetZoneImpl* zone) {
+  zone->set_parent(engine->get_netzone_root()->get_impl());
+}
 #else
 inline s4u::Host* add_host(s4u::NetZone* zone, const std::string& name) {
   return zone->create_host(name, 1.0);
@@ -31,6 +35,7 @@ inline s4u::Host* add_host(s4u::NetZone* zone, const std::string& name) {
 inline s4u::Link* add_link(s4u::NetZone* zone, const std::string& name) {
   return zone->create_link(name, 1.0);
 }
+inline void join_tree(s4u::Engine*, routing::NetZoneImpl*) {}  // the first zone is the root
 #endif
 #if SIMGRID_VERSION >= 33500
 using Flow = s4u::Comm;  // whose end is signalled by the type of activity
