@@ -19,7 +19,7 @@ void expect_same_run(backends::Transport& transport, const std::map<std::string,
   for (size_t p = 1; p < texts.size(); ++p) {
     const json got = json::parse(texts[p]);
     for (const auto& [name, value] : wanted.items())
-      if (got.value(name, "") != value)
+      if (got.value(name, "") != value.get<std::string>())
         throw Error::input(fmt::format("process {}", p),
                            fmt::format("{}: is {}, process 0 has {} ({})", name, got.value(name, ""),
                                        value.get<std::string>(),
