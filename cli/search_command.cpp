@@ -27,6 +27,7 @@
 #include "cli/search_job.h"
 #include "cli/search_report.h"
 #include "cli/search_sensitivity.h"
+#include "cli/simulated_plans.h"
 #include "cli/time_budget.h"
 #include "cli/what_if.h"
 #include "ir/units.h"
@@ -342,6 +343,19 @@ std::vector<StaysBest> sensitivity_of(const Request& request, const search::Sear
   return stays_best(best, plan, r.goal, again);
 }
 
+// Each once, in their order.
+std::vector<SimulatedPlan> compared_plans(
+    const std::vector<const std::vector<search::Candidate>*>& candidates, bool precisions) {
+  std::vector<SimulatedPlan> plans;
+  for (const auto* some : candidates)
+    for (const search::Candidate& c : *some) {
+      SimulatedPlan plan{c.seconds, c.peak_bytes, c.job.gpus, c.layouts.has_value(),
+                         flags_of(c.job, precisions)};
+      if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(std::move(plan));
+    }
+  return plans;
+}
+
 int run(const SearchArguments& arguments, Extent extent) {
   const Clock::time_point start = Clock::now();
   const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
@@ -432,6 +446,7 @@ int run(const SearchArguments& arguments, Extent extent) {
     r.sensitivity = sensitivity_of(requests.front(), options, r, [&](const std::string& now) { part = now; });
   std::signal(SIGINT, SIG_DFL);
   progress.reset();
+  const std::vector<SimulatedPlan> compared = compared_plans({&r.outcome.best, &simulated}, r.precisions);
   if (!r.front_goals.empty()) {
     for (const search::Candidate& c : r.outcome.best) simulated.push_back(c), simulated.back().plan.reset();
     r.front = search::pareto_front(std::move(simulated), r.front_goals);
@@ -457,6 +472,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   if (best.layouts) search::add_labels(*best.layouts, plan.labels);
   if (arguments.no_partial && r.outcome.ended)
     r.partial_seconds = with_partial(best, [&] { return budget.is_spent(); });
+  add_labels(compared, plan.labels);
   std::set<std::string> told{flags_of(best.job, true)};  // the same with other layouts is no other plan
   for (const search::Candidate& c : r.outcome.best)
     if (told.size() < 4 && told.insert(flags_of(c.job, true)).second)
