@@ -15,6 +15,7 @@
 #include "cli/advice_text.h"
 #include "cli/arguments.h"
 #include "cli/campaign_report.h"
+#include "cli/campaign_steps.h"
 #include "cli/effects.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
@@ -35,7 +36,7 @@
 namespace boxcar::cli {
 namespace {
 
-constexpr double most_steps = 1e12, least_goodput = 0.001;
+constexpr double least_goodput = 0.001;
 
 struct CampaignArguments {
   JobArguments job;
@@ -202,26 +203,6 @@ std::vector<Run> runs_of(const CampaignArguments& a) {
   return runs;
 }
 
-// Tokens or samples of a step.
-double amount_per_step(const Run& run, const std::string& unit) {
-  const auto fact = run.plan.facts.find(unit);
-  if (fact != run.plan.facts.end() && fact->second > 0) return fact->second;
-  throw Error::input("--" + unit,
-                     fmt::format("a step of {} has none{}", run.name,
-                                 unit == "tokens" ? "; give --samples" : " that its plan tells of"));
-}
-
-int64_t steps_for(double amount, double per_step, const std::string& unit) {
-  if (amount < per_step)
-    throw Error::input("--" + unit, fmt::format("{} is less than one step, which takes {}",
-                                                number_text(amount), number_text(per_step)));
-  const double steps = std::ceil(amount / per_step);
-  if (steps <= most_steps) return static_cast<int64_t>(steps);
-  throw Error::input("--" + unit,
-                     fmt::format("{} are {} steps, more than {} (use a larger global_batch)",
-                                 number_text(amount), number_text(steps), number_text(most_steps)));
-}
-
 std::string why_not(const explain::Report& r) {
   const explain::StageReport& worst = explain::fullest(r);
   const bool shared = r.node_peak_bytes > 0;
@@ -307,7 +288,7 @@ void check_goodput(const CampaignRow& row) {
 void cost_row(const CampaignArguments& a, const CampaignReport& report, Run& run, CampaignRow& row) {
   if (run.refused) throw *run.refused;
   run.open ? find_step(run, row) : simulate_step(run, row);
-  row.amount_per_step = amount_per_step(run, report.unit);
+  row.amount_per_step = amount_per_step(run.plan, run.name, report.unit);
   row.run.gpus = row.gpus;
   row.run.steps = steps_for(report.amount, row.amount_per_step, report.unit);
   if (report.mtbf_seconds > 0) add_checkpoint(report, run, row);

@@ -9,16 +9,19 @@
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
+#include "cli/quantities.h"
 #include "cli/report_document.h"
 #include "cli/report_page.h"
 #include "planner/estimate/layout_labels.h"
 #include "planner/laid_out.h"
+#include "sbp/error.h"
 
 namespace boxcar::cli {
 namespace {
 
 struct ReportArguments {
-  std::string plan, output;
+  std::string plan, output, tokens;
+  std::optional<double> price;
   bool no_sensitivity = false;
 };
 
@@ -34,8 +37,11 @@ std::optional<planner::LaidOut> lay_out_again(const SavedPlan& saved, const std:
 }
 
 void write_report(const ReportArguments& arguments, Extent extent) {
+  check_page_library();
   check_apart({{"PLAN", arguments.plan}, {"-o", arguments.output}});
   check_writable(arguments.output);
+  const double tokens = arguments.tokens.empty() ? 0 : read_count("--tokens", arguments.tokens);
+  if (arguments.price && tokens == 0) throw Error::input("--price", "has no effect without --tokens");
   const SavedPlan saved = load_plan(arguments.plan, {});
   if (extent == Extent::reading) {
     if (saved.plan.labels.contains("model.family")) job_of(saved.plan, arguments.plan);
@@ -48,6 +54,8 @@ void write_report(const ReportArguments& arguments, Extent extent) {
   ReportRequest request;
   request.name = std::filesystem::path(arguments.plan).filename().string();
   request.sensitivity = !arguments.no_sensitivity;
+  request.tokens = tokens;
+  request.price = arguments.price;
   request.tell = [&](const std::string& what) { progress.part(what); };
   const nlohmann::ordered_json document = report_document(saved, laid ? &*laid : nullptr, request);
   const std::string page = report_page(request.name, document);
@@ -68,6 +76,16 @@ void add_report_command(CLI::App& app, Extent extent) {
       ->check(not_empty());
   command->add_flag("--no-sensitivity", arguments->no_sensitivity,
                     "leave out the steps with other constants of the cluster, each a simulation");
+  command
+      ->add_option("--tokens", arguments->tokens,
+                   "tokens of the whole run: the page begins with its days and GPU hours too")
+      ->type_name("15T|300B|4M")
+      ->check(not_empty());
+  command
+      ->add_option("--price", arguments->price,
+                   "dollars per GPU and hour [price_per_gpu_hour of the cluster file]")
+      ->type_name("2.50")
+      ->check(number(0, 1e6));
   command->allow_extras();
   command->callback([command, arguments, extent] {
     refuse_extras(*command);

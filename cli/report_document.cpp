@@ -4,17 +4,22 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 #include <vector>
 
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
+#include "cli/campaign_steps.h"
 #include "cli/explain_text.h"
 #include "cli/report_text.h"
 #include "cli/report_timeline.h"
+#include "cli/simulated_plans.h"
 #include "cli/verdict.h"
+#include "planner/solve/pareto.h"
 #include "planner/verify.h"
 #include "sbp/at.h"
+#include "sim/campaign/campaign.h"
 #include "sim/explain/link_traffic.h"
 #include "sim/explain/plan_explanation.h"
 #include "sim/explain/report.h"
@@ -45,6 +50,29 @@ std::set<std::string> recomputed_ops(const planner::LaidOut* laid) {
   return names;
 }
 
+// The whole training run, without failures; low, estimate and high by the error of the step.
+ordered_json run_json(const SavedPlan& saved, const explain::Report& r, const ReportRequest& request) {
+  constexpr double day = 24 * 3600;
+  campaign::Campaign run;
+  run.steps = steps_for(request.tokens, amount_per_step(saved.plan, request.name, "tokens"), "tokens");
+  run.step_seconds = r.step_seconds, run.gpus = saved.plan.devices;
+  run.price_per_gpu_hour = request.price;
+  if (!request.price && saved.cluster.price_per_gpu_hour > 0)
+    run.price_per_gpu_hour = saved.cluster.price_per_gpu_hour;
+  const auto [least, most] = campaign::step_range(r.step_seconds, r.error.error.share);
+  const campaign::CostRange cost = campaign::cost_range(run, least, most);
+  const campaign::Cost* range[] = {&cost.low, &cost.estimate, &cost.high};
+  ordered_json days, hours, prices;
+  for (const campaign::Cost* c : range) {
+    days.push_back(c->seconds / day);
+    hours.push_back(c->gpu_hours);
+    if (c->price) prices.push_back(*c->price);
+  }
+  ordered_json doc{{"tokens", request.tokens}, {"steps", run.steps}, {"days", days}, {"gpu_hours", hours}};
+  if (run.price_per_gpu_hour) doc["price_per_gpu_hour"] = *run.price_per_gpu_hour, doc["price"] = prices;
+  return doc;
+}
+
 ordered_json links_json(const std::vector<explain::LinkTraffic>& rows) {
   ordered_json all = ordered_json::array();
   for (const explain::LinkTraffic& row : rows)
@@ -60,14 +88,23 @@ ordered_json links_json(const std::vector<explain::LinkTraffic>& rows) {
   return all;
 }
 
-// "20.18 s, 2.2 % slower: --dp 16 ..." apart.
-ordered_json candidates_json(const std::vector<std::string>& runners_up) {
+// Fastest first; the front is that of step time and memory.
+ordered_json candidates_json(const std::vector<SimulatedPlan>& plans) {
+  std::vector<std::vector<double>> values;
+  for (const SimulatedPlan& p : plans) values.push_back({p.step_seconds, static_cast<double>(p.peak_bytes)});
+  const std::vector<size_t> front = search::pareto_front(values);
+  std::vector<size_t> order(plans.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return values[a] < values[b]; });
   ordered_json all = ordered_json::array();
-  for (const std::string& text : runners_up) {
-    const size_t colon = text.find(": ");
-    all.push_back({{"compared", text.substr(0, colon)},
-                   {"flags", colon == std::string::npos ? "" : text.substr(colon + 2)}});
-  }
+  for (const size_t i : order)
+    all.push_back({{"step_time_s", plans[i].step_seconds},
+                   {"peak_memory_bytes", plans[i].peak_bytes},
+                   {"gpus", plans[i].gpus},
+                   {"flags", plans[i].flags},
+                   {"layouts_found", plans[i].layouts_found},
+                   {"front", std::binary_search(front.begin(), front.end(), i)},
+                   {"this_plan", i == 0}});
   return all;
 }
 
@@ -197,13 +234,14 @@ ordered_json report_document(const SavedPlan& saved, const planner::LaidOut* lai
   doc["gpus"] = saved.plan.devices;
   doc["verdict"] = verdict_json(r);
   doc["result"] = ordered_json::parse(to_json(r));
+  if (request.tokens > 0) doc["run"] = run_json(saved, r, request);
   doc["stages"] = std::move(explained["stages"]);
   doc["communications"] = std::move(explained["communications"]);
   doc["links"] = links_json(explain::link_traffic(saved.plan, saved.cluster, timeline));
   doc["memory"] = memory_json(result, timeline);
   doc["memory"]["limit_bytes"] = r.memory_limit_bytes;
   doc["layouts"] = laid ? layouts_json(*laid) : ordered_json(nullptr);
-  doc["candidates"] = candidates_json(explanation.runners_up);
+  doc["candidates"] = candidates_json(simulated_plans(saved.plan.labels));
   if (request.sensitivity)
     doc["sensitivity"] =
         to_json(explain::sensitivity(saved.plan, saved.cluster, [&](const explain::Constant& c) {

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "sbp/error.h"
+
 namespace boxcar::cli {
 
 std::string script_json(const nlohmann::ordered_json& document) {
@@ -50,10 +52,11 @@ std::string escape_html(std::string_view text) {
 
 std::string report_page(const std::string& title, const nlohmann::ordered_json& document) {
   const PageParts parts = page_parts();
-  const std::array<std::pair<std::string_view, std::string>, 4> values{
+  const std::array<std::pair<std::string_view, std::string>, 5> values{
       {{"{{title}}", escape_html(title)},
        {"{{style}}", std::string(parts.style)},
        {"{{document}}", script_json(document)},
+       {"{{library}}", std::string(parts.library)},
        {"{{script}}", std::string(parts.script)}}};
   std::string page;
   std::string_view rest = parts.html;  // what was put in is not looked at again
@@ -67,6 +70,13 @@ std::string report_page(const std::string& title, const nlohmann::ordered_json& 
     page += value->second;
     rest.remove_prefix(next + value->first.size());
   }
+}
+
+void check_page_library() {
+  if (page_parts().library.empty())
+    throw Error::cannot_run("",
+                            "this build lacks D3 (install node-d3-scale, node-d3-axis, node-d3-shape and "
+                            "node-d3-zoom, configure again and build)");
 }
 
 }  // namespace boxcar::cli

@@ -1,5 +1,5 @@
 // The page of `boxcar report`: one HTML file with its style, its script and its document inside, which asks
-// for nothing else. Its parts lie in cli/report/ and are compiled into the program.
+// for nothing else. Its parts lie in cli/report/ and are compiled into the program, with D3, which draws it.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -18,10 +18,13 @@ std::string escape_html(std::string_view text);
 // `title` is any text.
 std::string report_page(const std::string& title, const nlohmann::ordered_json& document);
 
-// Compiled in, from cli/report/.
+// Compiled in, from cli/report/; the library is D3, and empty where the build did not find it.
 struct PageParts {
-  std::string_view html, style, script;
+  std::string_view html, style, library, script;
 };
 PageParts page_parts();
+
+// Throws Error (cannot run) in a build without the library.
+void check_page_library();
 
 }  // namespace boxcar::cli

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -55,6 +56,7 @@ class ReportPage : public ::testing::Test {
   }
   static void TearDownTestSuite() { delete plan_, delete page_; }
   void SetUp() override {
+    if (cli::page_parts().library.empty()) GTEST_SKIP() << "built without D3";
     ASSERT_EQ(saved_.exit_code, 0) << saved_.err;
     ASSERT_EQ(made_.exit_code, 0) << made_.err;
   }
@@ -243,7 +245,7 @@ TEST_F(ReportPage, AsksForNothingElse) {
   for (const char* loads :
        {" src=", "href=\"http", "@import", "url(http", "fetch(", "XMLHttpRequest", "import("})
     EXPECT_EQ(text_.find(loads), std::string::npos) << loads;
-  for (const char* part : {"{{title}}", "{{style}}", "{{document}}", "{{script}}"})
+  for (const char* part : {"{{title}}", "{{style}}", "{{document}}", "{{library}}", "{{script}}"})
     EXPECT_EQ(text_.find(part), std::string::npos) << part;
 }
 
@@ -252,6 +254,49 @@ TEST_F(ReportPage, LeavesOutWhatIsNotAskedFor) {
   const Output made = run_program({"report", plan_->path(), "-o", page.path(), "--no-sensitivity"});
   ASSERT_EQ(made.exit_code, 0) << made.err;
   EXPECT_FALSE(document_of(page_text(page.path())).contains("sensitivity"));
+}
+
+TEST_F(ReportPage, SaysTheDaysOfAWholeRun) {
+  const TemporaryFile page("run.html", "");
+  const Output made = run_program(
+      {"report", plan_->path(), "-o", page.path(), "--no-sensitivity", "--tokens", "1M", "--price", "2"});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const ordered_json document = document_of(page_text(page.path())), &run = document["run"];
+  const double step = document["result"]["step_time_s"];
+  EXPECT_EQ(run["tokens"], 1e6);
+  EXPECT_EQ(run["steps"], 1954);  // 1e6 / (16 * 32), rounded up
+  EXPECT_DOUBLE_EQ(run["days"][1].get<double>(), 1954 * step / 86400);
+  EXPECT_DOUBLE_EQ(run["gpu_hours"][1].get<double>(), 1954 * step * 8 / 3600);
+  EXPECT_DOUBLE_EQ(run["price"][1].get<double>(), 2 * run["gpu_hours"][1].get<double>());
+  for (const char* name : {"days", "gpu_hours", "price"}) {
+    EXPECT_LT(run[name][0], run[name][1]) << name;
+    EXPECT_LT(run[name][1], run[name][2]) << name;
+  }
+}
+
+TEST_F(ReportPage, ShowsWhatTheSearchSimulated) {
+  const TemporaryFile plan("found.txt", ""), page("found.html", "");
+  const Output found = run_program({"search", "--model=gpt", "--layers=2", "--hidden=64", "--heads=4",
+                                    "--seq=32", "--vocab=128", "--cluster=dgx-a100-80g", "--gpus=4",
+                                    "--global-batch=8", "--precision=fp16", "--json", "-o", plan.path()});
+  ASSERT_EQ(found.exit_code, 0) << found.err;
+  const Output made = run_program({"report", plan.path(), "-o", page.path(), "--no-sensitivity"});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const ordered_json document = document_of(page_text(page.path())), &all = document["candidates"];
+  ASSERT_GE(all.size(), 2U);
+  int plans = 0;
+  double before = 0, least = std::numeric_limits<double>::infinity();
+  for (const ordered_json& one : all) {
+    const double step = one["step_time_s"], bytes = one["peak_memory_bytes"];
+    EXPECT_GE(step, before);
+    EXPECT_EQ(one["front"].get<bool>(), bytes < least) << one;
+    before = step, least = std::min(least, bytes);
+    if (!one["this_plan"].get<bool>()) continue;
+    ++plans;
+    EXPECT_EQ(step, document["result"]["step_time_s"]);
+    EXPECT_EQ(one["flags"], ordered_json::parse(found.out)["flags"]);
+  }
+  EXPECT_EQ(plans, 1);
 }
 
 TEST_F(ReportPage, RefusesWhatItCannotReadOrWrite) {
@@ -270,6 +315,10 @@ TEST_F(ReportPage, RefusesWhatItCannotReadOrWrite) {
   EXPECT_THAT(refusal({"report", plan_->path(), "-o", "/none/page.html"}),
               HasSubstr("/none/page.html: cannot be written: No such file or directory"));
   EXPECT_THAT(refusal({"report", plan_->path(), "-o", plan_->path()}), HasSubstr("is the same file as"));
+  EXPECT_EQ(refusal({"report", plan_->path(), "-o", page.path(), "--price", "2"}),
+            "boxcar: --price: has no effect without --tokens\n");
+  EXPECT_EQ(refusal({"report", plan_->path(), "-o", page.path(), "--tokens", "100"}),
+            "boxcar: --tokens: 100 is less than one step, which takes 512\n");
   EXPECT_EQ(page_text(page.path()), "");
 }
 
@@ -289,8 +338,10 @@ TEST(ReportPageText, PutsTheTitleAsText) {
 
 TEST(ReportPageText, PartsStandInTheirElements) {
   const cli::PageParts parts = cli::page_parts();
-  EXPECT_EQ(parts.script.find("</script"), std::string_view::npos);
-  EXPECT_EQ(parts.script.find("<!--"), std::string_view::npos);
+  for (const std::string_view script : {parts.library, parts.script}) {
+    EXPECT_EQ(script.find("</script"), std::string_view::npos);
+    EXPECT_EQ(script.find("<!--"), std::string_view::npos);
+  }
   EXPECT_EQ(parts.style.find("</style"), std::string_view::npos);
 }
 

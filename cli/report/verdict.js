@@ -1,0 +1,98 @@
+// The first screen: what was planned, whether it fits, how fast it is, and all numbers below.
+
+/**
+ * @typedef {{name: string, value: string, unit?: string, detail: string, alert?: boolean, picture?: Element}} Tile
+ */
+
+/** @param {string} name */
+const verdictLine = (name) => (report.verdict.find((line) => line.name === name) || {text: ''}).text;
+
+/** A bar from 0 to `most`, in a frame. @param {number} value @param {number} most @param {string} fill */
+function bar(value, most, fill = '#0072b2') {
+  const width = 160, height = 12;
+  const x = linear([0, most], [0, width]).clamp(true);
+  return make('svg:svg', {width, height, 'aria-hidden': 'true'},
+    make('svg:rect', {class: 'frame', x: 0.5, y: 0.5, width: width - 1, height: height - 1}),
+    make('svg:rect', {width: most > 0 ? Math.max(1, x(value)) : 0, height, fill}));
+}
+
+/** The step in the range that published runs leave it. @param {number} step @param {[number, number]} range */
+function rangePicture(step, [least, most]) {
+  const width = 160, height = 12;
+  const x = linear([0, most], [1, width - 1]), y = height / 2;
+  return make('svg:svg', {width, height, 'aria-hidden': 'true'}, make('svg:path', {class: 'axis', d: `M1,${y} H${width}`}),
+    make('svg:path', {class: 'interval', d: intervalPath(x(least), x(most), y)}),
+    make('svg:circle', {class: 'mark', cx: x(step), cy: y, r: 4}));
+}
+
+/** @param {number} from @param {number} to @param {number} y */
+const intervalPath = (from, to, y) => `M${from},${y} H${to} M${from},${y - 5} v10 M${to},${y - 5} v10`;
+
+const threeText = d3.format(',.3~r');
+/** "4.73M", "15T" @param {number} value */
+const largeText = (value) => threeDigits(value).replace('G', 'B');
+/** @param {number} dollars */
+const dollarText = (dollars) => '$' + largeText(dollars);
+
+/** @returns {Tile[]} */
+function tiles() {
+  const r = report.result, limit = report.memory.limit_bytes;
+  const fullest = Math.max(...report.stages.map((stage) => stage.peak_memory_bytes));
+  const used = report.errors.rows.find((row) => row.used);
+  const [bound, ...others] = verdictLine('bound by').split(/, (?=[\d.]+ % of the step)/);
+  /** @type {Tile[]} */
+  const all = [
+    {name: 'Memory', value: r.fits ? 'fits' : 'does not fit', alert: !r.fits, detail: verdictLine('fits'),
+      picture: bar(fullest, limit, r.fits ? undefined : '#d55e00')},
+    {name: 'Step', value: secondsText(r.step_time_s),
+      detail: used ? `${used.step_time_range_s.map(secondsText).join(' to ')} by published runs` : '',
+      picture: used && rangePicture(r.step_time_s, used.step_time_range_s)},
+    r.tokens_per_s > 0 ?
+      {name: 'Throughput', value: withCommas(r.tokens_per_s), unit: 'tokens/s',
+        detail: `${withCommas(r.tokens_per_s / report.gpus)} on each GPU; ${withCommas(r.samples_per_s)} samples/s`} :
+      {name: 'Throughput', value: withCommas(r.samples_per_s), unit: 'samples/s', detail: ''},
+    {name: 'MFU', value: percent(r.mfu),
+      detail: `${tenth(r.model_tflops_per_gpu)} TFLOP/s of the model on each GPU`, picture: bar(r.mfu, 1)},
+    {name: 'Bound by', value: bound, detail: others.join(', ')},
+  ];
+  if (report.run) {
+    const {tokens, days, gpu_hours: hours, price} = report.run;
+    const cost = price ? `, ${dollarText(price[1])} (${dollarText(price[0])} to ${dollarText(price[2])})` : '';
+    all.push({name: `Training on ${largeText(tokens)} tokens`, value: threeText(days[1]), unit: 'days',
+      detail: `${threeText(days[0])} to ${threeText(days[2])} by published runs; ${largeText(hours[1])} GPU hours${cost}; ` +
+        'without failures'});
+  }
+  return all;
+}
+
+function showVerdict() {
+  document.title = `${report.plan}: ${secondsText(report.result.step_time_s)} a step`;
+  byId('job').textContent =
+    `${d3.format(',')(report.gpus)} GPUs, cluster ${report.cluster}, device ${report.device}, framework ${report.framework}`;
+  d3.select('#tiles').selectAll('div').data(tiles()).enter().append('div').classed('alert', (tile) => !!tile.alert)
+    .each(function (tile) {
+      const value = make('dd', {class: 'value'}, tile.value);
+      if (tile.unit) value.append(make('small', {}, ' ' + tile.unit));
+      this.append(make('dt', {}, tile.name), value);
+      if (tile.picture) this.append(make('dd', {}, tile.picture));
+      this.append(make('dd', {class: 'detail'}, tile.detail));
+    });
+  const lines = byId('verdict-lines');
+  for (const line of report.verdict) lines.append(make('dt', {}, line.name), make('dd', {}, line.text));
+  showNumbers();
+}
+
+function showNumbers() {
+  const r = report.result;
+  const rows = [
+    ['step time', secondsText(r.step_time_s) + ', the first step ' + secondsText(r.first_step_time_s)],
+    ['throughput', withCommas(r.samples_per_s) + ' samples/s' +
+      (r.tokens_per_s > 0 ? ', ' + withCommas(r.tokens_per_s) + ' tokens/s' : '')],
+    ['model compute', tenth(r.model_tflops_per_gpu) + ' TFLOP/s per GPU, MFU ' + percent(r.mfu)],
+    ['hardware compute', tenth(r.hardware_tflops_per_gpu) + ' TFLOP/s per GPU, recomputation included'],
+    ['idle', percent(r.bubble_fraction) + " of the compute queue's time, mean over stages"],
+    ['exposed communication', secondsText(r.exposed_comm_s) + ' on the worst stage'],
+  ];
+  for (const name in r.comm_bytes) rows.push([name, bytesText(r.comm_bytes[name]) + ' per step over all devices']);
+  byId('numbers').append(table(['number', 'value'], rows));
+}
