@@ -9,7 +9,7 @@ const verdictLine = (name) => (report.verdict.find((line) => line.name === name)
 
 /** A bar from 0 to `most`, in a frame. @param {number} value @param {number} most @param {string} fill */
 function bar(value, most, fill = '#0072b2') {
-  const width = 160, height = 12;
+  const width = 140, height = 12;
   const x = linear([0, most], [0, width]).clamp(true);
   return make('svg:svg', {width, height, 'aria-hidden': 'true'},
     make('svg:rect', {class: 'frame', x: 0.5, y: 0.5, width: width - 1, height: height - 1}),
@@ -18,7 +18,7 @@ function bar(value, most, fill = '#0072b2') {
 
 /** The step in the range that published runs leave it. @param {number} step @param {[number, number]} range */
 function rangePicture(step, [least, most]) {
-  const width = 160, height = 12;
+  const width = 140, height = 12;
   const x = linear([0, most], [1, width - 1]), y = height / 2;
   return make('svg:svg', {width, height, 'aria-hidden': 'true'}, make('svg:path', {class: 'axis', d: `M1,${y} H${width}`}),
     make('svg:path', {class: 'interval', d: intervalPath(x(least), x(most), y)}),

@@ -1,16 +1,17 @@
 // Opens pages of `boxcar report` and holds what they show against the document inside. See run.
 import assert from 'node:assert/strict';
 import {chromium} from 'playwright-core';
+import {checkLooks} from './looks.mjs';
 
-const folder = process.argv[2];
+const [folder, accept] = process.argv.slice(2);
 const browser = await chromium.launch({executablePath: process.env.BOXCAR_BROWSER, args: ['--no-sandbox']});
 
-const units = {B: 1, kB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12, PB: 1e15, s: 1, ms: 1e-3, us: 1e-6, '%': 0.01};
+const units = {B: 1, kB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12, PB: 1e15, s: 1, ms: 1e-3, µs: 1e-6, ns: 1e-9, k: 1e3, M: 1e6, '%': 0.01};
 
-/** "26.3 GB of ..." -> 26.3e9 */
+/** "26.3 GB of ..." -> 26.3e9; "472,900 tokens/s" -> 472900 */
 function numberIn(text) {
-  const [, number, unit] = /^(-?[\d.]+(?:e[+-]\d+)?) ?([a-zA-Z%]+)?/.exec(text.trim()) ?? [];
-  return Number(number) * (unit in units ? units[unit] : 1);
+  const [, number, unit] = /^([-+−]?[\d.,]+) ?([a-zA-Zµ%]+)?/.exec(text.trim()) ?? [];
+  return Number(number.replace('−', '-').replaceAll(',', '')) * (unit in units ? units[unit] : 1);
 }
 
 /** What is written with `digits` digits is the number. */
@@ -42,16 +43,37 @@ async function open(name, options = {}) {
 const cells = (page, place) => page.$$eval(`${place} tbody tr`, (rows) => rows.map((row) =>
   [...row.children].map((cell) => cell.textContent)));
 
+/** Labels of the configuration that the page has in a section of their own. */
+const listed = (key) => key.startsWith('search.runner_up.') || key.startsWith('search.simulated.');
+
 async function checkNumbers({page, report}) {
   const r = report.result;
   assert.deepEqual(await page.$$eval('#verdict-lines dt', (all) => all.map((one) => one.textContent)),
     report.verdict.map((line) => line.name));
   assert.deepEqual(await page.$$eval('#verdict-lines dd', (all) => all.map((one) => one.textContent)),
     report.verdict.map((line) => line.text));
+  const tiles = Object.fromEntries(await page.$$eval('#tiles > div', (all) => all.map((one) =>
+    [one.querySelector('dt').textContent, [...one.querySelectorAll('dd')].map((dd) => dd.textContent)])));
+  assert.equal(tiles.Memory[0], r.fits ? 'fits' : 'does not fit');
+  assert.equal(tiles.Memory.at(-1), report.verdict.find((line) => line.name === 'fits').text);
+  same(tiles.Step[0], r.step_time_s, 'step', 4);
+  const bar = report.errors.rows.find((row) => row.used);
+  if (bar) tiles.Step.at(-1).split(' to ').forEach((text, i) => same(text, bar.step_time_range_s[i], 'range of the step', 4));
+  same(tiles.Throughput[0], r.tokens_per_s, 'tokens', 4);
+  samePercent(tiles.MFU[0], r.mfu, 'MFU');
+  assert.ok(report.verdict.find((line) => line.name === 'bound by').text.startsWith(tiles['Bound by'][0]));
+  if (report.run) {
+    const [, days, detail] = [null, ...Object.entries(tiles).find(([name]) => name.startsWith('Training on'))[1]];
+    same(days, report.run.days[1], 'days');
+    detail.split(' by ')[0].split(' to ').forEach((text, i) => same(text, report.run.days[2 * i], 'range of days'));
+    same(detail.split('; ')[1], report.run.gpu_hours[1], 'GPU hours');
+    same(detail.split('$')[1], report.run.price[1], 'price');
+  }
   const numbers = Object.fromEntries(await cells(page, '#numbers'));
   same(numbers['step time'], r.step_time_s, 'step', 4);
   same(numbers['step time'].split('first step ')[1], r.first_step_time_s, 'first step', 4);
   same(numbers.throughput, r.samples_per_s, 'samples', 4);
+  same(numbers.throughput.split('samples/s, ')[1], r.tokens_per_s, 'tokens', 4);
   samePercent(numbers.idle, r.bubble_fraction, 'idle');
   samePercent(numbers['model compute'].split('MFU ')[1], r.mfu, 'MFU');
   same(numbers['exposed communication'], r.exposed_comm_s, 'exposed', 4);
@@ -74,12 +96,16 @@ async function checkNumbers({page, report}) {
     const rows = await cells(page, '#links');
     report.links.filter((link) => link.stage === stage).forEach((link, i) => {
       assert.equal(rows[i][0], link.link);
-      assert.equal(rows[i][4], String(link.acts));
+      assert.equal(numberIn(rows[i][4]), link.acts);
       same(rows[i][5], link.bytes, 'bytes over ' + link.link);
       same(rows[i][6], link.alone_s, 'alone over ' + link.link, 4);
       same(rows[i][7], link.simulated_s, 'simulated over ' + link.link, 4);
     });
   }
+  const bars = await page.$$eval('#link-chart rect.moved', (all) => all.map((one) => Number(one.getAttribute('width'))));
+  assert.equal(bars.length, report.links.length);
+  const seconds = bars.reduce((sum, width) => sum + width, 0) / report.links.reduce((sum, link) => sum + link.simulated_s, 0);
+  report.links.forEach((link, i) => near(bars[i], link.simulated_s * seconds, 1e-6, `bar of ${link.what} over ${link.link}`));
   const moved = await cells(page, '#communications');
   report.communications.forEach((c, i) => {
     same(moved[i][0], c.s, c.name, 4);
@@ -95,11 +121,27 @@ async function checkNumbers({page, report}) {
   });
 
   const candidates = await cells(page, '#candidate-table');
-  if (report.candidates.length > 0)
-    assert.deepEqual(candidates.slice(1).map((row) => row.slice(1)), report.candidates.map((c) => [c.compared, c.flags]));
+  assert.equal(candidates.length, report.candidates.length);
+  report.candidates.forEach((c, i) => {
+    same(candidates[i][1], c.step_time_s, 'step of a candidate', 4);
+    if (!c.this_plan) samePercent(candidates[i][2], c.step_time_s / r.step_time_s - 1, 'a candidate against the plan');
+    same(candidates[i][3], c.peak_memory_bytes, 'peak of a candidate');
+    assert.equal(candidates[i][5], c.front ? 'yes' : '');
+    assert.ok(candidates[i][6].startsWith(c.flags));
+    const beaten = report.candidates.some((other) => other.step_time_s <= c.step_time_s &&
+      other.peak_memory_bytes <= c.peak_memory_bytes &&
+      (other.step_time_s < c.step_time_s || other.peak_memory_bytes < c.peak_memory_bytes));
+    assert.equal(c.front, !beaten, `${c.flags} is on the front unless another beats it`);
+  });
+  const points = await page.$$eval('g.candidate', (all) => all.map((one) => one.classList.contains('on-front')));
+  assert.deepEqual(points, report.candidates.map((c) => c.front));
+  if (report.candidates.length > 0) {
+    const self = report.candidates.find((c) => c.this_plan);
+    near(self.step_time_s, r.step_time_s, 1e-9, 'the step that the search simulated');
+  }
 
   const changed = Object.fromEntries((await cells(page, '#sensitivity-table')).map((row) => [row[0], row]));
-  for (const row of report.sensitivity) {
+  for (const row of report.sensitivity ?? []) {
     if (row.half_step_s !== null) same(changed[row.name][2], row.half_step_s, row.name + ' halved', 4);
     if (row.double_step_s !== null) same(changed[row.name][3], row.double_step_s, row.name + ' doubled', 4);
   }
@@ -111,9 +153,9 @@ async function checkNumbers({page, report}) {
     same(errors[i][6], row.step_time_range_s[1], row.framework, 4);
   });
   const keys = await cells(page, '#configuration-tables');
-  assert.equal(keys.length, Object.keys(r.configuration).filter((key) => !key.startsWith('search.runner_up.')).length);
+  assert.equal(keys.length, Object.keys(r.configuration).filter((key) => !listed(key)).length);
   for (const [path, value] of Object.entries(r.configuration))
-    if (!path.startsWith('search.runner_up.'))
+    if (!listed(path))
       assert.ok(keys.some(([key, text]) => key === path.slice(path.indexOf('.') + 1) && text === value), path);
 }
 
@@ -156,6 +198,9 @@ const range = (page) => page.$eval('#timeline-view', (view) => ({begin: Number(v
   end: Number(view.dataset.end), span: Number(view.dataset.end) - Number(view.dataset.begin)}));
 const near = (a, b, part, what) => assert.ok(Math.abs(a - b) <= part * Math.max(Math.abs(a), Math.abs(b)), `${what}: ${a}, ${b}`);
 
+const sameRange = (a, b, what) => ['begin', 'end'].forEach((side) =>
+  assert.ok(Math.abs(a[side] - b[side]) <= 1e-9 * b.span, `${what}: ${side} ${a[side]}, ${b[side]}`));
+
 /** Does something and waits until the timeline was drawn anew. */
 async function drawn(page, act) {
   await act();
@@ -177,13 +222,13 @@ async function checkTimeline({page, report}, rows) {
   near((await range(page)).span, whole.span, 1e-6, '- zooms out');
   await press('+');
   await press('0');
-  assert.deepEqual(await range(page), whole, '0 shows the whole step');
+  sameRange(await range(page), whole, '0 shows the whole step');
   await drawn(page, () => page.click('[data-do=in]'));
   near((await range(page)).span, whole.span / 1.5, 1e-6, 'the button zooms in');
   await drawn(page, () => page.click('[data-do=right]'));
   assert.ok((await range(page)).begin > before.begin, 'the button moves');
   await drawn(page, () => page.click('[data-do=whole]'));
-  assert.deepEqual(await range(page), whole);
+  sameRange(await range(page), whole, 'the button shows the whole step');
 
   // By keys: the first row, an act, the next one. Its fields are the document's.
   await page.focus('#timeline-view');
@@ -221,11 +266,26 @@ async function checkTimeline({page, report}, rows) {
   await page.waitForSelector('#timeline-tip:not([hidden])', {timeout: 2000});
   const tip = await page.textContent('#timeline-tip');
   assert.ok(tip.includes(act.name) && tip.includes('waits for') && tip.includes('bytes'), tip);
+  await drawn(page, () => page.mouse.click(x, box.y + titles));
+  assert.equal((await fields()).act, act.name, 'a click chooses the act');
   const zoomed = await range(page);
   await page.keyboard.down('Control');
   await drawn(page, () => page.mouse.wheel(0, 100));
   await page.keyboard.up('Control');
   assert.ok((await range(page)).span > zoomed.span, 'Ctrl and wheel zoom out');
+  const dragged = await range(page);
+  await page.mouse.down();
+  await page.mouse.move(x + 101, box.y + titles, {steps: 4});
+  assert.ok(await page.$eval('#timeline-tip', (tip) => tip.hidden), 'no tip while the pointer drags');
+  await drawn(page, () => page.mouse.up());
+  near((await range(page)).begin, dragged.begin - (100 / (box.width - 2 - gutter)) * dragged.span, 1e-3, 'dragging moves');
+  near((await range(page)).span, dragged.span, 1e-6, 'dragging leaves the zoom');
+  await press('0');
+  await drawn(page, () => page.mouse.dblclick(x, box.y + titles));
+  near((await range(page)).span, whole.span / 2, 1e-6, 'a double click zooms in');
+  const still = await range(page);
+  await drawn(page, () => page.mouse.wheel(0, 10));
+  sameRange(await range(page), still, 'the wheel alone scrolls the page');
   await page.mouse.move(5, 5);
   await press('0');
   await press('Escape');
@@ -250,14 +310,13 @@ async function checkFocus({page}) {
   for (const one of order) assert.ok(one.outline, `${one.what} shows that it has the focus`);
 }
 
-async function checkThemes({page}, name) {
+async function checkThemes({page}) {
   const ground = () => page.$eval('body', (body) => getComputedStyle(body).backgroundColor);
   const canvas = () => page.$eval('#timeline-canvas', (c) => [...c.getContext('2d').getImageData(2, 2, 1, 1).data].join());
   const seen = {};
   for (const theme of ['light', 'dark']) {
     await drawn(page, () => page.check(`input[value=${theme}]`));
     seen[theme] = {ground: await ground(), canvas: await canvas()};
-    await page.screenshot({path: `${folder}/${name}-${theme}.png`, fullPage: true});
   }
   assert.notDeepEqual(seen.light, seen.dark);
   assert.notEqual(seen.light.canvas, seen.dark.canvas);
@@ -269,11 +328,28 @@ async function checkThemes({page}, name) {
 }
 
 async function checkPrint({page}, name) {
-  const pdf = await page.pdf({path: `${folder}/${name}.pdf`, format: 'A4'});
+  const pdf = await page.pdf({path: `${folder}/${name}.pdf`, preferCSSPageSize: true});
   assert.ok(pdf.length > 10000);
   await page.emulateMedia({media: 'print'});
+  await page.setViewportSize({width: 1030, height: 700});  // A4, across
+  assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), 'the page fits paper');
   assert.equal(await page.$eval('nav', (nav) => getComputedStyle(nav).display), 'none');
   await page.emulateMedia({media: 'screen'});
+}
+
+/** Nothing is cut off or runs over its frame, on a screen and on a phone. */
+async function checkRoom({page}) {
+  for (const width of [1280, 420]) {
+    await page.setViewportSize({width, height: 900});
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `the page fits ${width} px`);
+    const cut = await page.$$eval('main svg text', (all) => all.filter((text) => {
+      const own = text.getBoundingClientRect(), frame = text.ownerSVGElement.getBoundingClientRect();
+      return own.left < frame.left - 1 || own.right > frame.right + 1 || own.top < frame.top - 2 || own.bottom > frame.bottom + 2;
+    }).map((text) => text.textContent));
+    assert.deepEqual(cut, [], `texts that are cut off at ${width} px`);
+  }
+  await page.setViewportSize({width: 1280, height: 900});
 }
 
 for (const name of ['small', 'gpt3']) {
@@ -283,15 +359,18 @@ for (const name of ['small', 'gpt3']) {
   const {rows, acts} = checkActs(opened);
   await checkTimeline(opened, rows);
   await checkFocus(opened);
-  await checkThemes(opened, name);
+  await checkRoom(opened);
+  await checkThemes(opened);
   await checkPrint(opened, name);
-  // Whole, with all rows filled: under a second.
+  // From the numbers as text to the drawing, and a drawing anew.
   const ms = await page.$eval('#timeline-view', (view) => Number(view.dataset.drawMs));
-  assert.ok(ms < 1000, `a drawing takes ${ms} ms`);
+  const drawnAfter = await page.$eval('html', (html) => Number(html.dataset.timeline));
+  assert.ok(ms < 1000 && drawnAfter < 10000, `the timeline is drawn after ${drawnAfter} ms, anew in ${ms} ms`);
   assert.deepEqual(faults, []);
   const ready = await page.$eval('html', (html) => html.dataset.ready);
-  console.log(`  ${name}: ${acts} acts, all drawn after ${ready} ms, a drawing takes ${ms.toFixed(0)} ms; ` +
+  console.log(`  ${name}: ${acts} acts, the timeline drawn after ${drawnAfter} ms, all after ${ready} ms, a drawing takes ${ms.toFixed(0)} ms; ` +
     `${report.layouts.tensors.length} tensors, ${report.candidates.length} candidates`);
   await opened.close();
 }
+await checkLooks(browser, folder, accept === 'accept');
 await browser.close();
