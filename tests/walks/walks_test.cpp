@@ -74,18 +74,18 @@ TEST(Walks, TouchFewFiles) {
   std::vector<std::string> files;
   for (std::string line; std::getline(page, line);)
     if (line.starts_with("+++ b/")) files.push_back(line.substr(6));
-  EXPECT_THAT(files,
-              testing::ElementsAre(
-                  "ir/ops/pointwise_rows.h", "tests/backends/reference_test.cpp", "ir/ops/optimizer_rows.h",
-                  "tests/backends/reference_test.cpp", "planner/schedule.h", "planner/schedule.cpp",
-                  "tests/planner/schedule_test.cpp", "backends/presets/clusters/two-boxes.yaml",
-                  "backends/machines/collective_model.h", "sim/models/collective_time.cpp",
-                  "tests/sim/collective_time_test.cpp", "backends/machines/framework.h", "docs/frameworks.md",
-                  "sim/framework_effects.cpp", "tests/sim/host_time_test.cpp",
-                  "backends/host/hugging_face.cpp", "tests/cli/bad_files_test.cpp", "cli/report_text.cpp",
-                  "docs/output.md", "tests/cli/report_test.cpp", "planner/search/dimension_rows.cpp",
-                  "cli/keys.cpp", "tests/search/estimate_test.cpp", "ir/passes/passes.h",
-                  "ir/passes/recompute.cpp", "tests/ir/recompute_test.cpp", "docs/jobs.md"));
+  EXPECT_THAT(files, testing::ElementsAre(
+                         "ir/ops/pointwise_rows.h", "tests/backends/reference_test.cpp",
+                         "ir/ops/optimizer_rows.h", "tests/backends/reference_test.cpp", "planner/schedule.h",
+                         "planner/schedule.cpp", "tests/planner/schedule_test.cpp",
+                         "backends/presets/clusters/two-boxes.yaml", "backends/machines/collective_model.h",
+                         "sim/models/collective_time.cpp", "tests/sim/collective_time_test.cpp",
+                         "backends/machines/framework.h", "docs/frameworks.md", "sim/framework_effects.cpp",
+                         "tests/sim/host_time_test.cpp", "backends/host/hugging_face.cpp",
+                         "tests/cli/bad_files_test.cpp", "cli/report_text.cpp", "cli/schemas/simulate.json",
+                         "docs/output.md", "tests/cli/report_test.cpp", "planner/search/dimension_rows.cpp",
+                         "cli/keys.cpp", "tests/search/estimate_test.cpp", "ir/passes/passes.h",
+                         "ir/passes/recompute.cpp", "tests/ir/recompute_test.cpp", "docs/jobs.md"));
 }
 
 }  // namespace
