@@ -24,6 +24,7 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -291,11 +292,13 @@ void Meeting::wait_for_others() {
     pollfd wait{door_.listener, POLLIN, 0};
     if (poll(&wait, 1, 100) <= 0) continue;
     const int line = accept(door_.listener, nullptr, nullptr);
+    if (line < 0) continue;
     pollfd greeting{line, POLLIN, 0};
     Answers answers;
-    if (line >= 0 && poll(&greeting, 1, connect_ms) == 1 && answers.read(line))
-      if (const auto answer = answers.next()) greet(door_, answer->text);
-    if (line >= 0) close(line);
+    std::optional<Answer> answer;  // it may come in parts
+    while (!answer && poll(&greeting, 1, connect_ms) == 1 && answers.read(line)) answer = answers.next();
+    if (answer) greet(door_, answer->text);
+    close(line);
   }
 }
 
