@@ -7,12 +7,12 @@
 #include <array>
 #include <charconv>
 #include <chrono>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "backends/machines/cluster.h"
 #include "backends/machines/device_profile.h"
+#include "backends/machines/file_name.h"
 #include "backends/machines/framework.h"
 #include "backends/machines/named_constants.h"
 #include "cli/effects.h"
@@ -100,10 +100,7 @@ std::map<std::string, std::string> given_labels(const SweepPoint& point) {
 }
 
 // The text of a framework's own file, whose constants no other description holds.
-std::string file_of(const std::string& name) {
-  std::error_code none;
-  return std::filesystem::is_regular_file(name, none) ? read_file(name) : name;
-}
+std::string file_of(const std::string& name) { return backends::is_file_name(name) ? read_file(name) : name; }
 
 std::string cluster_text(const Request& request) {
   const backends::Cluster& cluster = request.job.cluster;
