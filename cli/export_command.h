@@ -1,5 +1,5 @@
-// `boxcar export`: a job or a saved plan as another framework's launch arguments or configuration, or as traces
-// for other simulators.
+// `boxcar export`: a job or a saved plan as another framework's launch arguments or configuration, or as
+// traces for other simulators.
 #pragma once
 
 #include <CLI/CLI.hpp>

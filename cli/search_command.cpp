@@ -340,7 +340,7 @@ std::vector<StaysBest> sensitivity_of(const Request& request, const search::Sear
     if (!outcome.ended) return std::nullopt;
     return outcome;
   };
-  return stays_best(best, plan, r.goal, again);
+  return stays_best(best, plan, options, again);
 }
 
 // Each once, in their order.

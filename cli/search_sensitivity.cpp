@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "backends/machines/cluster.h"
@@ -22,13 +21,13 @@ constexpr int halvings = 5;           // of the range in which another plan beco
 struct Contender {
   const search::Candidate& candidate;
   const ir::Plan& plan;
-  search::Goal goal;
+  const search::SearchOptions& options;
 
-  // Seconds or a price; infinite where the constant leaves its bounds.
+  // Seconds or a price; infinite where the constant leaves its bounds, or the step is too long.
   double value(const explain::Constant& constant, double factor) const {
     const std::optional<double> seconds = explain::step_with(plan, candidate.job.cluster, constant, factor);
-    if (!seconds) return std::numeric_limits<double>::infinity();
-    return search::value_of(goal, candidate.job, *seconds, 0);
+    if (!seconds || *seconds > options.max_step_seconds) return search::infinity;
+    return search::value_of(options.goal, candidate.job, *seconds, 0);
   }
 };
 
@@ -46,25 +45,31 @@ double crossing(const Contender& ours, const Contender& rival, const explain::Co
 RangeEnd end_of(const Contender& ours, const search::Outcome& outcome, const explain::Constant& constant,
                 double factor) {
   const double value = ours.value(constant, factor);
-  if (outcome.best.empty()) return {factor, "", 0};
+  if (outcome.best.empty()) return {factor, ""};
   const search::Candidate& found = outcome.best.front();
-  const double gain = 1 - search::simulated(ours.goal, found) / value;
-  if (gain < least_gain) return {factor, "", 0};
-  search::Candidate described = found;  // on the cluster without the change, as ours
-  described.job.cluster = ours.candidate.job.cluster;
+  const double gain = 1 - search::simulated(ours.options.goal, found) / value;
+  if (gain < least_gain) return {factor, ""};
+  search::Candidate described = found;  // on the cluster without the change; the factor is a power of two
+  backends::scale(described.job.cluster, constant.name, 1 / factor);
   const ir::Plan plan = found.plan ? *found.plan : search::plan_of(found);
   std::string flags = flags_of(found.job);
   if (flags == flags_of(ours.candidate.job)) flags += ", other layouts";
-  return {crossing(ours, {described, plan, ours.goal}, constant, factor), flags, gain};
+  return {crossing(ours, {described, plan, ours.options}, constant, factor), flags,
+          std::isfinite(value) ? std::optional(gain) : std::nullopt};
+}
+
+std::string better_text(const RangeEnd& end) {
+  return end.better_part ? fmt::format("{:.1f} % better", 100 * *end.better_part)
+                         : "too slow, in place of it";
 }
 
 std::string factor_text(double factor) { return fmt::format("{:.3g}x", factor); }
 
 }  // namespace
 
-std::vector<StaysBest> stays_best(const search::Candidate& best, const ir::Plan& plan, search::Goal goal,
-                                  const SearchAgain& again) {
-  const Contender ours{best, plan, goal};
+std::vector<StaysBest> stays_best(const search::Candidate& best, const ir::Plan& plan,
+                                  const search::SearchOptions& options, const SearchAgain& again) {
+  const Contender ours{best, plan, options};
   std::vector<StaysBest> rows;
   for (const explain::Constant& constant : explain::constants_of(best.job.cluster)) {
     StaysBest row{constant, std::nullopt, std::nullopt};
@@ -86,8 +91,8 @@ std::string to_text(const std::vector<StaysBest>& rows) {
     std::string beyond;
     for (const auto& [end, factor] : {std::pair{&row.half, 0.5}, std::pair{&row.twice, 2.0}})
       if (*end && !(*end)->better.empty())
-        beyond += fmt::format("{}at {} {:.1f} % better: {}", beyond.empty() ? "" : "; ", factor_text(factor),
-                              100 * (*end)->better_part, (*end)->better);
+        beyond += fmt::format("{}at {} {}: {}", beyond.empty() ? "" : "; ", factor_text(factor),
+                              better_text(**end), (*end)->better);
     const auto end_text = [](const std::optional<RangeEnd>& end) {
       return end ? factor_text(end->factor) : std::string("-");
     };
@@ -103,7 +108,8 @@ ordered_json to_json(const std::vector<StaysBest>& rows) {
   const auto end_json = [](const std::optional<RangeEnd>& end) -> ordered_json {
     if (!end) return nullptr;
     ordered_json doc{{"factor", end->factor}, {"better", nullptr}, {"better_part", nullptr}};
-    if (!end->better.empty()) doc["better"] = end->better, doc["better_part"] = end->better_part;
+    if (!end->better.empty()) doc["better"] = end->better;
+    if (end->better_part) doc["better_part"] = *end->better_part;
     return doc;
   };
   ordered_json all = ordered_json::array();

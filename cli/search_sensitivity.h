@@ -19,9 +19,11 @@ namespace boxcar::cli {
 
 // One end of the range.
 struct RangeEnd {
-  double factor = 1;       // to 2 %; the half or the double where no better plan was found there
-  std::string better;      // flags of the better plan at the half or the double; empty: none was found
-  double better_part = 0;  // by how much it is better there, as a part of this plan's time or price
+  double factor = 1;   // to 2 %; the half or the double where no better plan was found there
+  std::string better;  // flags of the better plan at the half or the double; empty: none was found
+  // By how much it is better there, as a part of this plan's time or price; nothing where this plan is over
+  // the longest step that was asked for.
+  std::optional<double> better_part = std::nullopt;
 };
 
 struct StaysBest {
@@ -35,8 +37,8 @@ using SearchAgain =
 
 // `best` with its plan, found on its job's cluster, by a goal of time or cost. Rows of constants that were
 // not searched to the end are left out.
-std::vector<StaysBest> stays_best(const search::Candidate& best, const ir::Plan& plan, search::Goal goal,
-                                  const SearchAgain& again);
+std::vector<StaysBest> stays_best(const search::Candidate& best, const ir::Plan& plan,
+                                  const search::SearchOptions& options, const SearchAgain& again);
 
 std::string to_text(const std::vector<StaysBest>& rows);
 nlohmann::ordered_json to_json(const std::vector<StaysBest>& rows);

@@ -41,26 +41,16 @@ constexpr std::array comm_types = {
 };
 
 // Readers ask for each attribute in one type of number (src/feeder/et_feeder_node.cpp), which is kept to.
-void set_bool(proto::Node& node, const char* name, bool value) {
+template <typename Value, void (proto::AttributeProto::*set_value)(Value)>
+void set(proto::Node& node, const char* name, Value value) {
   proto::AttributeProto& attr = *node.add_attr();
   attr.set_name(name);
-  attr.set_bool_val(value);
+  (attr.*set_value)(value);
 }
-void set_int32(proto::Node& node, const char* name, int value) {
-  proto::AttributeProto& attr = *node.add_attr();
-  attr.set_name(name);
-  attr.set_int32_val(value);
-}
-void set_int64(proto::Node& node, const char* name, int64_t value) {
-  proto::AttributeProto& attr = *node.add_attr();
-  attr.set_name(name);
-  attr.set_int64_val(value);
-}
-void set_uint64(proto::Node& node, const char* name, uint64_t value) {
-  proto::AttributeProto& attr = *node.add_attr();
-  attr.set_name(name);
-  attr.set_uint64_val(value);
-}
+constexpr auto set_bool = set<bool, &proto::AttributeProto::set_bool_val>;
+constexpr auto set_int32 = set<int32_t, &proto::AttributeProto::set_int32_val>;
+constexpr auto set_int64 = set<int64_t, &proto::AttributeProto::set_int64_val>;
+constexpr auto set_uint64 = set<uint64_t, &proto::AttributeProto::set_uint64_val>;
 template <typename Message>
 void set_string(Message& message, const char* name, const std::string& value) {
   proto::AttributeProto& attr = *message.add_attr();

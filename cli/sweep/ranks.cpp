@@ -11,9 +11,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#ifdef __linux__
-#include <sys/prctl.h>
-#endif
 
 #include <algorithm>
 #include <array>
@@ -31,6 +28,7 @@
 
 #include "cli/output.h"
 #include "cli/program.h"
+#include "cli/sweep/child.h"
 #include "cli/sweep/line.h"
 #include "sbp/error.h"
 
@@ -190,30 +188,16 @@ class Keeper {
       const int status = wait_for(start(line, work), line);
       close(line);
       if (WIFEXITED(status)) return;
-      tell(fmt::format("{}: a worker was ended by signal {} ({}); another one goes on", name_,
-                       WTERMSIG(status), strsignal(WTERMSIG(status))));
+      tell(fmt::format("{}: a worker was {}; another one goes on", name_, end_text(status)));
       std::this_thread::sleep_for(1s);  // whatever it was may last
     }
   }
 
   pid_t start(int line, const NumberWork& work) const {
-    const pid_t child = start_child(name_);
+    const pid_t child = start_child();
     if (child > 0) return child;
     serve(line, work);
     _exit(0);
-  }
-
-  // 0 in the child, which ends with this process.
-  static pid_t start_child(const std::string& name) {
-    const pid_t parent = getpid(), child = fork();
-    if (child < 0)
-      throw Error::fault("", fmt::format("{}: no process can be started: {}", name, std::strerror(errno)));
-    if (child > 0) return child;
-#ifdef __linux__
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-#endif
-    if (getppid() != parent) _exit(0);
-    return 0;
   }
 
   const std::string& name() const { return name_; }
@@ -314,7 +298,7 @@ void join(const std::string& runs, const Launch& launch, int workers,
   const NumberWork work = worker_of(meeting.at("sweep"));
   std::vector<pid_t> others;
   for (int i = 1; i < workers; ++i) {
-    if (const pid_t child = Keeper::start_child(keeper.name()); child > 0) {
+    if (const pid_t child = start_child(); child > 0) {
       others.push_back(child);
       continue;
     }

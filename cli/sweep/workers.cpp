@@ -6,9 +6,6 @@
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#ifdef __linux__
-#include <sys/prctl.h>
-#endif
 
 #include <algorithm>
 #include <array>
@@ -18,6 +15,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/sweep/child.h"
 #include "cli/sweep/line.h"
 #include "sbp/error.h"
 
@@ -64,9 +62,7 @@ std::string end_child(pid_t child) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  return WIFSIGNALED(status)
-             ? fmt::format("ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))
-             : fmt::format("ended with code {}", WEXITSTATUS(status));
+  return end_text(status);
 }
 
 class Pool {
@@ -125,14 +121,10 @@ class Pool {
   // A child has the end of its own socket alone, so that each sees when the parent closes its.
   void start(Worker& worker) {
     std::array<int, 2> ends{};
-    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0) refuse();
-    const pid_t parent = getpid(), child = fork();
-    if (child < 0) refuse();
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0)
+      throw Error::fault("", fmt::format("no process can be started: {}", std::strerror(errno)));
+    const pid_t child = start_child();
     if (child == 0) {
-#ifdef __linux__
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-#endif
-      if (getppid() != parent) _exit(0);  // it died before that
       std::signal(SIGINT, SIG_IGN);  // Ctrl-C reaches all processes of a terminal: the parent ends this one
       std::signal(SIGTERM, SIG_DFL);
       close(ends[0]);
@@ -144,10 +136,6 @@ class Pool {
     }
     close(ends[1]);
     worker = {ends[0], child, true};
-  }
-
-  [[noreturn]] static void refuse() {
-    throw Error::fault("", fmt::format("no process can be started: {}", std::strerror(errno)));
   }
 
   void let_in() {
