@@ -1,17 +1,22 @@
 #include "cli/report_command.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
+#include <utility>
 
 #include "cli/arguments.h"
 #include "cli/output.h"
+#include "cli/page_server.h"
 #include "cli/plan_file.h"
 #include "cli/quantities.h"
 #include "cli/report_document.h"
 #include "cli/report_page.h"
+#include "cli/report_runs.h"
 #include "planner/estimate/layout_labels.h"
 #include "planner/laid_out.h"
 #include "sbp/error.h"
@@ -20,8 +25,9 @@ namespace boxcar::cli {
 namespace {
 
 struct ReportArguments {
-  std::string plan, output, tokens;
+  std::string file, output, where, tokens;
   std::optional<double> price;
+  std::string serve;  // the port, 0 for a free one; empty: no
   bool no_sensitivity = false;
 };
 
@@ -36,42 +42,69 @@ std::optional<planner::LaidOut> lay_out_again(const SavedPlan& saved, const std:
   return planner::lay_out(job, choose);
 }
 
-void write_report(const ReportArguments& arguments, Extent extent) {
+void check_report(const ReportArguments& arguments, bool of_runs) {
   check_page_library();
-  check_apart({{"PLAN", arguments.plan}, {"-o", arguments.output}});
+  if (arguments.output.empty() && arguments.serve.empty())
+    throw Error::input("--output", "missing; give a file, or --serve to see the page at once");
+  const std::pair<const char*, bool> of_plans_alone[] = {{"--no-sensitivity", arguments.no_sensitivity},
+                                                         {"--tokens", !arguments.tokens.empty()},
+                                                         {"--price", arguments.price.has_value()}};
+  for (const auto& [flag, given] : of_plans_alone)
+    if (of_runs && given) throw Error::input(flag, "has no effect on a file of runs");
+  if (!of_runs && !arguments.where.empty())
+    throw Error::input("--where",
+                       fmt::format("chooses rows of a file of runs, and {} is none", arguments.file));
+  if (!arguments.serve.empty()) check_page_server();
+  if (arguments.output.empty()) return;
+  check_apart({{of_runs ? "RUNS" : "PLAN", arguments.file}, {"-o", arguments.output}});
   check_writable(arguments.output);
+}
+
+// Nothing where the plan was read alone.
+std::optional<nlohmann::ordered_json> plan_document(const ReportArguments& arguments, const std::string& name,
+                                                    Extent extent) {
   const double tokens = arguments.tokens.empty() ? 0 : read_count("--tokens", arguments.tokens);
   if (arguments.price && tokens == 0) throw Error::input("--price", "has no effect without --tokens");
-  const SavedPlan saved = load_plan(arguments.plan, {});
+  const SavedPlan saved = load_plan(arguments.file, {});
   if (extent == Extent::reading) {
-    if (saved.plan.labels.contains("model.family")) job_of(saved.plan, arguments.plan);
-    return;
+    if (saved.plan.labels.contains("model.family")) job_of(saved.plan, arguments.file);
+    return std::nullopt;
   }
-  check_fits(saved, arguments.plan);
+  check_fits(saved, arguments.file);
   Progress progress;
   progress.step("laying out");
-  const std::optional<planner::LaidOut> laid = lay_out_again(saved, arguments.plan);
+  const std::optional<planner::LaidOut> laid = lay_out_again(saved, arguments.file);
   ReportRequest request;
-  request.name = std::filesystem::path(arguments.plan).filename().string();
-  request.sensitivity = !arguments.no_sensitivity;
+  request.name = name;
   request.tokens = tokens;
   request.price = arguments.price;
+  request.sensitivity = !arguments.no_sensitivity;
   request.tell = [&](const std::string& what) { progress.part(what); };
-  const nlohmann::ordered_json document = report_document(saved, laid ? &*laid : nullptr, request);
-  const std::string page = report_page(request.name, document);
-  write_file(arguments.output, [&](std::ostream& out) { out << page; });
+  return report_document(saved, laid ? &*laid : nullptr, request);
+}
+
+void run_report(const ReportArguments& arguments, Extent extent) {
+  const bool of_runs = is_runs_file(arguments.file);
+  check_report(arguments, of_runs);
+  const std::string name = std::filesystem::path(arguments.file).filename().string();
+  const auto document =
+      of_runs ? runs_document(arguments.file, arguments.where) : plan_document(arguments, name, extent);
+  if (!document || extent == Extent::reading) return;
+  const std::string page = report_page(name, *document, of_runs ? runs_page_parts() : page_parts());
+  if (!arguments.output.empty()) write_file(arguments.output, [&](std::ostream& out) { out << page; });
+  if (!arguments.serve.empty()) serve_page(page, std::stoi(arguments.serve));
 }
 
 }  // namespace
 
 void add_report_command(CLI::App& app, Extent extent) {
-  CLI::App* command = app.add_subcommand("report", "a saved plan as a page for a browser, in one file");
+  CLI::App* command =
+      app.add_subcommand("report", "a saved plan or a file of runs as a page for a browser, in one file");
   auto arguments = std::make_shared<ReportArguments>();
-  command->add_option("plan", arguments->plan, "a plan that search or simulate saved")
+  command->add_option("file", arguments->file, "a plan that search or simulate saved, or runs of a sweep")
       ->required()
-      ->type_name("PLAN");
+      ->type_name("PLAN|RUNS");
   command->add_option("-o,--output", arguments->output, "the page, HTML")
-      ->required()
       ->type_name("FILE")
       ->check(not_empty());
   command->add_flag("--no-sensitivity", arguments->no_sensitivity,
@@ -86,10 +119,20 @@ void add_report_command(CLI::App& app, Extent extent) {
                    "dollars per GPU and hour [price_per_gpu_hour of the cluster file]")
       ->type_name("2.50")
       ->check(number(0, 1e6));
+  command
+      ->add_option("--where", arguments->where,
+                   "of a file of runs, the rows for which this holds, an expression of SQL on columns [all]")
+      ->type_name("\"gpus = 128\"")
+      ->check(not_empty());
+  command
+      ->add_flag("--serve{0}", arguments->serve,
+                 "serve the page on 127.0.0.1 until Ctrl-C, and open it; a port behind = [a free one]")
+      ->type_name("[=PORT]")
+      ->check(whole_number(0, 65535));
   command->allow_extras();
   command->callback([command, arguments, extent] {
     refuse_extras(*command);
-    write_report(*arguments, extent);
+    run_report(*arguments, extent);
   });
 }
 

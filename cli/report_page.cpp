@@ -50,12 +50,13 @@ std::string escape_html(std::string_view text) {
   return safe;
 }
 
-std::string report_page(const std::string& title, const nlohmann::ordered_json& document) {
-  const PageParts parts = page_parts();
-  const std::array<std::pair<std::string_view, std::string>, 5> values{
+std::string report_page(const std::string& title, const nlohmann::ordered_json& document,
+                        const PageParts& parts) {
+  const std::array<std::pair<std::string_view, std::string>, 6> values{
       {{"{{title}}", escape_html(title)},
        {"{{style}}", std::string(parts.style)},
        {"{{document}}", script_json(document)},
+       {"{{license}}", std::string(parts.license)},
        {"{{library}}", std::string(parts.library)},
        {"{{script}}", std::string(parts.script)}}};
   std::string page;

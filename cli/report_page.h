@@ -15,14 +15,16 @@ std::string script_json(const nlohmann::ordered_json& document);
 // As text of an element or in an attribute's quotes.
 std::string escape_html(std::string_view text);
 
-// `title` is any text.
-std::string report_page(const std::string& title, const nlohmann::ordered_json& document);
-
 // Compiled in, from cli/report/; the library is D3, and empty where the build did not find it.
 struct PageParts {
-  std::string_view html, style, library, script;
+  std::string_view html, style, license, library, script;
 };
-PageParts page_parts();
+PageParts page_parts();       // of a plan
+PageParts runs_page_parts();  // of a file of runs (report_runs.h)
+
+// `title` is any text.
+std::string report_page(const std::string& title, const nlohmann::ordered_json& document,
+                        const PageParts& parts = page_parts());
 
 // Throws Error (cannot run) in a build without the library.
 void check_page_library();

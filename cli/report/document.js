@@ -52,12 +52,5 @@
 
 const began = performance.now();
 
-/** @param {string} id @returns {HTMLElement} */
-function byId(id) {
-  const found = document.getElementById(id);
-  if (!found) throw new Error('no element ' + id);
-  return found;
-}
-
 /** @type {ReportDocument} */
 const report = JSON.parse(byId('document').textContent || '');

@@ -1,5 +1,12 @@
 // Elements, tables, and numbers as text.
 
+/** @param {string} id @returns {HTMLElement} */
+function byId(id) {
+  const found = document.getElementById(id);
+  if (!found) throw new Error('no element ' + id);
+  return found;
+}
+
 /**
  * "p", or "svg:rect".
  * @param {string} tag

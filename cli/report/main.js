@@ -1,4 +1,4 @@
-// The configuration, the theme, and all parts in the order of the page.
+// The configuration, and all parts in the order of the page.
 
 function showConfiguration() {
   /** @type {Map<string, string[][]>} */
@@ -14,39 +14,12 @@ function showConfiguration() {
     byId('configuration-tables').append(table(['key', 'value'], rows, {caption: section}));
 }
 
-/** @param {Timeline} timeline */
-function listenToTheme(timeline) {
-  const key = 'boxcar-report-theme';
-  /** @param {string} theme */
-  const apply = (theme) => {
-    if (theme === 'auto') delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = theme;
-    timeline.redraw();
-  };
-  for (const input of /** @type {NodeListOf<HTMLInputElement>} */ (document.querySelectorAll('input[name=theme]'))) {
-    input.addEventListener('change', () => {
-      apply(input.value);
-      try {
-        localStorage.setItem(key, input.value);
-      } catch {  // a browser may forbid it to files
-      }
-    });
-    try {
-      if (localStorage.getItem(key) === input.value) {
-        input.checked = true;
-        apply(input.value);
-      }
-    } catch {  // likewise
-    }
-  }
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => timeline.redraw());
-}
-
 const ordered = Object.keys(kindStyles).filter((kind) => report.timeline.kinds.includes(kind));
 const others = report.timeline.kinds.filter((kind) => !(kind in kindStyles));
 showVerdict();
 fillLegend(byId('timeline-legend'), [...ordered, ...others].map(styleOf));
-listenToTheme(new Timeline(new Acts(report.timeline)));
+const timeline = new Timeline(new Acts(report.timeline));
+listenToTheme(() => timeline.redraw());
 document.documentElement.dataset.timeline = (performance.now() - began).toFixed(0);  // ms, drawn
 showMemory();
 showLinks();

@@ -22,5 +22,6 @@ const std::set<std::string>& RunsWriter::keys() const { lacks_sqlite(); }
 void RunsWriter::add(const std::vector<RunRow>&) { lacks_sqlite(); }
 RunsTable read_runs(const std::string&, const RunsQuery&) { lacks_sqlite(); }
 std::vector<std::string> runs_columns(const std::string&) { lacks_sqlite(); }
+std::vector<std::string> asked_columns(const std::string&) { lacks_sqlite(); }
 
 }  // namespace boxcar::cli

@@ -69,5 +69,7 @@ RunsTable read_runs(const std::string& path, const RunsQuery& query);
 
 // The columns that a file has, in its order.
 std::vector<std::string> runs_columns(const std::string& path);
+// Those of keys and constants that its sweeps gave several values, else of keys in which its rows differ.
+std::vector<std::string> asked_columns(const std::string& path);
 
 }  // namespace boxcar::cli

@@ -95,8 +95,8 @@ std::unique_ptr<SqliteFile> open_runs(const std::string& path) {
 
 void check_column(const std::string& flag, const std::string& name, const std::vector<std::string>& known) {
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
-  throw Error::input(
-      flag, fmt::format("no column is named \"{}\"{}; --list names all", name, did_you_mean(name, known)));
+  throw Error::input(flag, fmt::format("no column is named \"{}\"{}; `boxcar table --list` names all", name,
+                                       did_you_mean(name, known)));
 }
 
 [[noreturn]] void refuse_where(const RunsQuery& query, const std::string& why) {
@@ -165,22 +165,28 @@ std::vector<std::string> axes_of(const SqliteFile& file, const std::vector<std::
   return all;
 }
 
-// What was asked: axes, else keys in which rows differ. Then the results that people look at first.
-std::vector<std::string> usual_columns(const SqliteFile& file, const std::vector<std::string>& known) {
+// What was asked: axes, else keys in which rows differ.
+std::vector<std::string> asked_in(const SqliteFile& file, const std::vector<std::string>& known) {
   std::vector<std::string> all = axes_of(file, known);
+  if (!all.empty()) return all;
   const auto differs = [&](const std::string& name) {
     return file.number(fmt::format("SELECT min({0}) IS NOT max({0}) FROM runs", sql_name(name))) == 1;
   };
-  const auto is_known = [&](const std::string& name) {
-    return file.number(fmt::format("SELECT count({}) FROM runs", sql_name(name))) > 0;
-  };
-  const bool without_axes = all.empty();
   for (const std::string& name : known) {
     const Column* column = column_named(name);
     const bool asked =
         name == "model" || name.starts_with(what_if_prefix) || (column && !column->key.empty());
-    if (without_axes && asked && name != "family" && differs(name)) all.push_back(name);
+    if (asked && name != "family" && differs(name)) all.push_back(name);
   }
+  return all;
+}
+
+// Those, and then the results that people look at first.
+std::vector<std::string> usual_columns(const SqliteFile& file, const std::vector<std::string>& known) {
+  std::vector<std::string> all = asked_in(file, known);
+  const auto is_known = [&](const std::string& name) {
+    return file.number(fmt::format("SELECT count({}) FROM runs", sql_name(name))) > 0;
+  };
   for (const char* name :
        {"flags", "fits", "step_time_s", "tokens_per_s", "mfu", "peak_memory_bytes", "bound_by", "why_not"})
     if (std::find(known.begin(), known.end(), name) != known.end() && is_known(name)) all.emplace_back(name);
@@ -234,6 +240,11 @@ void check_twice(const std::string& flag, const std::vector<std::string>& names)
 }  // namespace
 
 std::vector<std::string> runs_columns(const std::string& path) { return columns_of(*open_runs(path)); }
+
+std::vector<std::string> asked_columns(const std::string& path) {
+  const std::unique_ptr<SqliteFile> file = open_runs(path);
+  return asked_in(*file, columns_of(*file));
+}
 
 RunsTable read_runs(const std::string& path, const RunsQuery& query) {
   const std::unique_ptr<SqliteFile> file = open_runs(path);

@@ -310,9 +310,9 @@ TEST_F(ReportPage, RefusesWhatItCannotReadOrWrite) {
     return output.err;
   };
   const TemporaryFile text("text.txt", "no plan\n"), page("page.html", "");
-  EXPECT_EQ(refusal({"report"}), "boxcar: plan: missing; `boxcar report --help` says more\n");
+  EXPECT_EQ(refusal({"report"}), "boxcar: file: missing; `boxcar report --help` says more\n");
   EXPECT_EQ(refusal({"report", plan_->path()}),
-            "boxcar: --output: missing; `boxcar report --help` says more\n");
+            "boxcar: --output: missing; give a file, or --serve to see the page at once\n");
   EXPECT_THAT(refusal({"report", "none.txt", "-o", page.path()}),
               HasSubstr("none.txt: cannot be read; check the path"));
   EXPECT_THAT(refusal({"report", text.path(), "-o", page.path()}), HasSubstr(text.path() + ":1:"));

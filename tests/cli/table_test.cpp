@@ -180,16 +180,16 @@ TEST(TableColumns, HaveNamesOfTheirOwn) {
 TEST_F(TableCommand, RefusesMistakes) {
   EXPECT_EQ(
       refusal({"--columns=tp,stp_time_s"}),
-      "boxcar: --columns: no column is named \"stp_time_s\" (did you mean step_time_s?); --list names all\n");
+      "boxcar: --columns: no column is named \"stp_time_s\" (did you mean step_time_s?); `boxcar table --list` names all\n");
   EXPECT_EQ(
       refusal({"--where=stp_time_s < 2"}),
-      "boxcar: --where: no column is named \"stp_time_s\" (did you mean step_time_s?); --list names all\n");
+      "boxcar: --where: no column is named \"stp_time_s\" (did you mean step_time_s?); `boxcar table --list` names all\n");
   EXPECT_EQ(
       refusal({"--where=\"stp_time_s\" < 2"}),
-      "boxcar: --where: no column is named \"stp_time_s\" (did you mean step_time_s?); --list names all\n");
+      "boxcar: --where: no column is named \"stp_time_s\" (did you mean step_time_s?); `boxcar table --list` names all\n");
   EXPECT_EQ(
       refusal({"--sort=steptime"}),
-      "boxcar: --sort: no column is named \"steptime\" (did you mean step_time_s?); --list names all\n");
+      "boxcar: --sort: no column is named \"steptime\" (did you mean step_time_s?); `boxcar table --list` names all\n");
   EXPECT_EQ(refusal({"--sort=mfu down"}),
             "boxcar: --sort: got \"mfu down\", expected a column, and asc or desc behind it\n");
   EXPECT_EQ(refusal({"--columns=tp,,pp"}),
@@ -202,7 +202,7 @@ TEST_F(TableCommand, RefusesMistakes) {
             "peak_memory_bytes, "
             "dollars_per_step, wall_s\n");
   EXPECT_EQ(refusal({"--pareto=mfuu"}),
-            "boxcar: --pareto: no column is named \"mfuu\" (did you mean mfu?); --list names all\n");
+            "boxcar: --pareto: no column is named \"mfuu\" (did you mean mfu?); `boxcar table --list` names all\n");
   EXPECT_EQ(refusal({"--limit=-1"}),
             "boxcar: --limit: got \"-1\", expected a whole number from 0 to 1000000000\n");
   EXPECT_EQ(refusal({"--csv", "--json"}), "boxcar: --json: --csv is given too; give one of them\n");

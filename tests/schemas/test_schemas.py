@@ -87,6 +87,7 @@ COMMANDS = {
              "--to-mesh=2x2"])
     ],
     "report.json": [],  # in a page
+    "report-runs.json": [],  # likewise
 }
 LINES = {"train.json"}  # a document per line
 # Keys that only unusual jobs have: a difference that makes no plan alone, points that the search leaves out.
@@ -173,7 +174,7 @@ class TestDocuments(unittest.TestCase):
         cls.made.cleanup()
 
     def printed(self, name):
-        if name == "table.json":
+        if name in ("table.json", "report-runs.json"):
             swept = run(self.folder, "sweep", "sweep.yaml", "-o", "runs.db")
             if "lacks SQLite" in swept.stderr:
                 self.skipTest("this build lacks SQLite")
@@ -183,10 +184,12 @@ class TestDocuments(unittest.TestCase):
             self.assertEqual(done.returncode, code, f"{words}: {done.stderr}")
             for text in done.stdout.splitlines() if name in LINES else [done.stdout]:
                 yield words, json.loads(text)
-        if name == "report.json":
+        if name in ("report.json", "report-runs.json"):
             if self.lacks_d3:
                 self.skipTest("this build lacks D3")
-            page = (self.folder / "page.html").read_text()
+            if name == "report-runs.json":
+                self.assertEqual(run(self.folder, "report", "runs.db", "-o", "runs.html").returncode, 0)
+            page = (self.folder / ("page.html" if name == "report.json" else "runs.html")).read_text()
             yield ["report"], json.loads(re.search(r'id="document"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
 
     def check(self, name):
