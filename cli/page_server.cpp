@@ -35,17 +35,17 @@ void open_in_browser(std::string address) {
 
 void check_page_server() {}
 
-void serve_page(const std::string& page, int port) {
+void serve_page(const std::string& page, int asked) {
   httplib::Server server;
   server.set_socket_options([](socket_t socket) {  // not shared with another server, as it would be otherwise
     constexpr int yes = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   });
-  if (port == 0)
-    port = server.bind_to_any_port(this_machine_only);
-  else if (!server.bind_to_port(this_machine_only, port))
-    port = -1;
-  if (port < 0) throw Error::input("--serve", "the port is taken, or may not be used (give another one)");
+  const int port = asked == 0 ? server.bind_to_any_port(this_machine_only)
+                   : server.bind_to_port(this_machine_only, asked) ? asked
+                                                                   : -1;
+  if (port < 0)
+    throw Error::input("--port", fmt::format("{} is taken, or may not be used (give another one)", asked));
   const std::string here = fmt::format("{}:{}", this_machine_only, port),
                     address = fmt::format("http://{}/", here);
   // A page of the network may give its own name the address of this machine; its requests name it.

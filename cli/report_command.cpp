@@ -27,8 +27,8 @@ namespace {
 struct ReportArguments {
   std::string file, output, where, tokens;
   std::optional<double> price;
-  std::string serve;  // the port, 0 for a free one; empty: no
-  bool no_sensitivity = false;
+  bool no_sensitivity = false, serve = false;
+  int port = 0;  // 0: a free one
 };
 
 // As compiled; nothing where the plan was not compiled from a job.
@@ -44,7 +44,7 @@ std::optional<planner::LaidOut> lay_out_again(const SavedPlan& saved, const std:
 
 void check_report(const ReportArguments& arguments, bool of_runs) {
   check_page_library();
-  if (arguments.output.empty() && arguments.serve.empty())
+  if (arguments.output.empty() && !arguments.serve)
     throw Error::input("--output", "missing; give a file, or --serve to see the page at once");
   const std::pair<const char*, bool> of_plans_alone[] = {{"--no-sensitivity", arguments.no_sensitivity},
                                                          {"--tokens", !arguments.tokens.empty()},
@@ -54,7 +54,8 @@ void check_report(const ReportArguments& arguments, bool of_runs) {
   if (!of_runs && !arguments.where.empty())
     throw Error::input("--where",
                        fmt::format("chooses rows of a file of runs, and {} is none", arguments.file));
-  if (!arguments.serve.empty()) check_page_server();
+  if (arguments.port > 0 && !arguments.serve) throw Error::input("--port", "has no effect without --serve");
+  if (arguments.serve) check_page_server();
   if (arguments.output.empty()) return;
   check_apart({{of_runs ? "RUNS" : "PLAN", arguments.file}, {"-o", arguments.output}});
   check_writable(arguments.output);
@@ -92,7 +93,7 @@ void run_report(const ReportArguments& arguments, Extent extent) {
   if (!document || extent == Extent::reading) return;
   const std::string page = report_page(name, *document, of_runs ? runs_page_parts() : page_parts());
   if (!arguments.output.empty()) write_file(arguments.output, [&](std::ostream& out) { out << page; });
-  if (!arguments.serve.empty()) serve_page(page, std::stoi(arguments.serve));
+  if (arguments.serve) serve_page(page, arguments.port);
 }
 
 }  // namespace
@@ -124,11 +125,10 @@ void add_report_command(CLI::App& app, Extent extent) {
                    "of a file of runs, the rows for which this holds, an expression of SQL on columns [all]")
       ->type_name("\"gpus = 128\"")
       ->check(not_empty());
-  command
-      ->add_flag("--serve{0}", arguments->serve,
-                 "serve the page on 127.0.0.1 until Ctrl-C, and open it; a port behind = [a free one]")
-      ->type_name("[=PORT]")
-      ->check(whole_number(0, 65535));
+  command->add_flag("--serve", arguments->serve, "serve the page on 127.0.0.1 until Ctrl-C, and open it");
+  command->add_option("--port", arguments->port, "where --serve serves it [a free one]")
+      ->type_name("8080")
+      ->check(whole_number(1, 65535));
   command->allow_extras();
   command->callback([command, arguments, extent] {
     refuse_extras(*command);

@@ -8,7 +8,7 @@ function showRunsVerdict() {
     statuses.set(status, (statuses.get(status) || 0) + 1);
   }
   byId('statuses').textContent = `${runs.rows.length} rows` + (runs.where ? ` for which ${runs.where}` : '') + ': ' +
-    [...statuses].map(([status, count]) => `${count} ${status}`).join(', ');
+    [...statuses].map(([status, count]) => `${status} ${count}`).join(', ');
   for (const name of ['step_time_s', 'tokens_per_s', 'samples_per_s', 'mfu', 'peak_memory_bytes', 'dollars_per_step']) {
     const column = measures.find((one) => one.name === name);
     const found = column && best(column, runs.rows.filter((run) => cellOf(run, 'fits') === true));

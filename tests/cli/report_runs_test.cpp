@@ -115,7 +115,8 @@ TEST_F(ReportRuns, RefusesWhatHasNoEffect) {
        "--where: no column is named \"tpp\" (did you mean tp?); `boxcar table --list` names all"},
       {{runs, "-o", out, "--where=tp = 9"}, 2, runs + ": has no rows for which --where holds"},
       {{path("none.db"), "-o", out}, 2, path("none.db") + ": has no rows"},
-      {{runs, "--serve=x"}, 2, "--serve: got \"x\", expected a whole number from 0 to 65535"},
+      {{runs, "--port=x"}, 2, "--port: got \"x\", expected a whole number from 1 to 65535"},
+      {{runs, "-o", runs + ".html", "--port=8080"}, 2, "--port: has no effect without --serve"},
   };
   tests::expect_refused({"report"}, cases);
 }
@@ -175,8 +176,9 @@ TEST_F(ReportRuns, ServesThePageToThisMachineAndOpensIt) {
   EXPECT_THAT(get("/", "localhost:" + std::to_string(port)), ::testing::StartsWith("HTTP/1.1 200 "));
   EXPECT_THAT(get("/", "evil.example"), ::testing::StartsWith("HTTP/1.1 403 "));
   EXPECT_THAT(get("/runs.db", here), ::testing::StartsWith("HTTP/1.1 404 "));
-  const Output second = run_program({"report", runs, "--serve=" + std::to_string(port)});
-  EXPECT_EQ(second.err, "boxcar: --serve: the port is taken, or may not be used (give another one)\n");
+  const Output second = run_program({"report", runs, "--serve", "--port", std::to_string(port)});
+  EXPECT_EQ(second.err,
+            "boxcar: --port: " + std::to_string(port) + " is taken, or may not be used (give another one)\n");
   kill(child, SIGINT);
   int status = 0;
   waitpid(child, &status, 0);

@@ -34,7 +34,7 @@ const same = (found, expected, what) => assert.deepEqual(found,
   expected.map((row) => Object.fromEntries(Object.keys(found[0] || {}).map((name) => [name, row[name]]))), what);
 same(await shown(), all, 'all rows by point');
 assert.equal(await page.textContent('#statuses'), `${all.length} rows: ` +
-  [...new Set(all.map((row) => row.status))].map((one) => `${all.filter((row) => row.status === one).length} ${one}`).join(', '));
+  [...new Set(all.map((row) => row.status))].map((one) => `${one} ${all.filter((row) => row.status === one).length}`).join(', '));
 
 // The verdict: the best rows.
 for (const [column, way] of [['step_time_s', 'asc'], ['mfu', 'desc'], ['tokens_per_s', 'desc'], ['peak_memory_bytes', 'asc']]) {
