@@ -1,16 +1,20 @@
 #include "cli/list_command.h"
 
 #include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "backends/machines/cluster.h"
 #include "backends/machines/device_profile.h"
+#include "backends/machines/presets.h"
 #include "cli/arguments.h"
 #include "cli/catalog.h"
 #include "cli/output.h"
+#include "ir/read_number.h"
 #include "ir/units.h"
 #include "sbp/at.h"
 
@@ -24,6 +28,33 @@ const char* name_of(backends::LinkKind kind) {
   return at(names, kind);
 }
 
+ordered_json json_of(const YAML::Node& node) {
+  if (node.IsMap()) {
+    ordered_json map = ordered_json::object();
+    for (const auto& entry : node) map[entry.first.Scalar()] = json_of(entry.second);
+    return map;
+  }
+  if (node.IsSequence()) {
+    ordered_json list = ordered_json::array();
+    for (const YAML::Node& element : node) list.push_back(json_of(element));
+    return list;
+  }
+  if (node.IsNull()) return nullptr;
+  const std::string& text = node.Scalar();
+  if (const auto whole = ir::read_number<int64_t>(text)) return *whole;
+  if (const auto number = ir::read_number<double>(text)) return *number;
+  return text == "true" || text == "false" ? ordered_json(text == "true") : ordered_json(text);
+}
+
+// The description of a preset or a file, with its keys and values.
+ordered_json description_json(const std::string& name) {
+  const auto all = backends::presets();
+  const auto preset = std::find_if(all.begin(), all.end(), [&](const backends::Preset& one) {
+    return std::string_view(one.kind) == "clusters" && one.name == name;
+  });
+  return json_of(preset == all.end() ? YAML::LoadFile(name) : YAML::Load(preset->yaml));
+}
+
 ordered_json cluster_json(const std::string& name, const backends::Cluster& c) {
   return {{"name", name},
           {"device", c.device->name},
@@ -32,7 +63,8 @@ ordered_json cluster_json(const std::string& name, const backends::Cluster& c) {
           {"link", name_of(c.node.link)},
           {"link_bytes_per_s", c.node.link_bandwidth},
           {"nics_per_node", c.node.nics},
-          {"nic_bytes_per_s", c.node.nic_bandwidth}};
+          {"nic_bytes_per_s", c.node.nic_bandwidth},
+          {"description", description_json(name)}};
 }
 
 void print_document(const char* what, const ordered_json& rows) {

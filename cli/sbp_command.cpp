@@ -7,75 +7,20 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/arguments.h"
-#include "cli/sbp_arguments.h"
-#include "ir/op.h"
-#include "planner/op_layout.h"
-#include "sbp/apply.h"
-#include "sbp/boxing.h"
+#include "cli/sbp_documents.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
 namespace boxcar::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr size_t most_dimensions = 4;
-
-struct RulesArguments {
-  std::string op, devices = "2", dtype;
-  std::vector<std::string> shapes, attrs;
+struct RulesArguments : RulesQuestion {
   bool json = false;
 };
 
-struct BoxArguments {
-  std::string shape, dtype = "float32";
-  End from{"from", {}, {}, {}}, to{"to", {}, {}, {}};
+struct BoxArguments : RouteQuestion {
   bool json = false;
 };
-
-// The types of an op's operands: shape as given, element type as given ("4x6:int64"), else that of the op's
-// first example, where --dtype stands for any float.
-ir::Types read_operands(const ir::OpDef& def, const RulesArguments& arguments) {
-  const ir::Types examples = def.samples([] { return int64_t{4}; }).at(0).inputs;
-  ir::Types types;
-  for (size_t i = 0; i < arguments.shapes.size(); ++i) {
-    const std::string& text = arguments.shapes[i];
-    const size_t colon = text.find(':');
-    ir::TensorType type{read_shape("shape", text.substr(0, colon)), ir::DType::float32};
-    if (!examples.empty()) type.dtype = examples[std::min(i, examples.size() - 1)].dtype;
-    if (!arguments.dtype.empty() && ir::is_float(type.dtype))
-      type.dtype = read_dtype("--dtype", arguments.dtype);
-    if (colon != text.npos) type.dtype = read_dtype("shape \"" + text + "\"", text.substr(colon + 1));
-    types.push_back(std::move(type));
-  }
-  return types;
-}
-
-// "2x2": two mesh dimensions of two devices.
-sbp::Shape read_mesh(const std::string& flag, const std::string& text) {
-  sbp::Shape mesh;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find('x', begin), text.size());
-    mesh.push_back(read_count(flag, text.substr(begin, end - begin), sbp::max_device + 1));
-    begin = end + 1;
-  }
-  if (mesh.size() > most_dimensions)
-    throw Error::input(flag, fmt::format("\"{}\" has {} dimensions; a mesh has at most {}", text, mesh.size(),
-                                         most_dimensions));
-  return mesh;
-}
-
-// By operand: "S(0)" for one mesh dimension, ["S(0)", "B"] for two.
-Json texts(const std::vector<sbp::NdSbp>& layouts) {
-  Json list = Json::array();
-  for (const sbp::NdSbp& layout : layouts) {
-    Json dimensions = Json::array();
-    for (const sbp::Sbp sbp : layout) dimensions.push_back(sbp::to_text(sbp));
-    list.push_back(layout.size() == 1 ? dimensions[0] : dimensions);
-  }
-  return list;
-}
 
 // "(S(0), B), (B, S(1)) -> (S(0), S(1))", as sbp::to_text of a signature is for one dimension.
 std::string to_text(const planner::OpLayout& layout) {
@@ -88,122 +33,19 @@ std::string to_text(const planner::OpLayout& layout) {
 }
 
 void print_ops(std::ostream& out, bool json) {
-  Json names = Json::array();
-  for (const ir::OpDef& def : ir::all_ops()) names.push_back(def.name);
+  const std::vector<std::string> names = op_names();
   if (json)
-    out << names.dump() << "\n";
+    out << nlohmann::json(names).dump() << "\n";
   else
-    for (const Json& name : names) out << name.get<std::string>() << "\n";
+    for (const std::string& name : names) out << name << "\n";
 }
 
 void print_rules(std::ostream& out, const RulesArguments& arguments) {
-  const ir::OpDef& def = ir::op(arguments.op);
-  const sbp::Shape mesh = read_mesh("--devices", arguments.devices);
-  if (!arguments.dtype.empty()) read_dtype("--dtype", arguments.dtype);
-  const ir::Attrs attrs = ir::complete(def, read_attrs(arguments.attrs));
-  const ir::Types inputs = read_operands(def, arguments);
-  def.infer(inputs, attrs);
-  const std::vector<planner::OpLayout> rules = planner::legal_layouts(def, inputs, attrs, mesh);
-  if (!arguments.json) {
-    for (const planner::OpLayout& rule : rules) out << to_text(rule) << "\n";
-    return;
-  }
-  Json list = Json::array();
-  for (const planner::OpLayout& rule : rules)
-    list.push_back({{"inputs", texts(rule.inputs)}, {"outputs", texts(rule.outputs)}});
-  out << list.dump() << "\n";
-}
-
-bool reduces(const sbp::Step& step) {
-  return step.collective == sbp::Collective::all_reduce ||
-         step.collective == sbp::Collective::reduce_scatter || step.collective == sbp::Collective::reduce ||
-         (!step.slices.empty() && step.slices[0].add);
-}
-
-int64_t volume(const sbp::Slice& slice) {
-  int64_t elements = 1;
-  for (const sbp::Range range : slice.block) elements *= range.size();
-  return elements;
-}
-
-Json block_json(const std::vector<sbp::Range>& block) {
-  Json json = Json::array();
-  for (const sbp::Range range : block) json.push_back({range.begin, range.end});
-  return json;
-}
-
-// By device: the blocks that it holds under a layout.
-Json holds_json(const sbp::Layout& layout) {
-  Json json = Json::object();
-  const auto& devices = layout.placement.devices;
-  for (size_t i = 0; i < devices.size(); ++i) {
-    const auto block =
-        sbp::local_ranges(layout.shape, layout.sbp, layout.placement.mesh, static_cast<int64_t>(i));
-    json[std::to_string(devices[i])] = Json::array({{{"block", block_json(block)}}});
-  }
-  return json;
-}
-
-// The same after a step, and what stands there where no slice writes.
-Json holds_json(const sbp::Step& step, const sbp::Layout& before) {
-  Json json = Json::object();
-  if (!step.result.sbp.empty()) json = holds_json(step.result);
-  if (step.collective == sbp::Collective::reduce)
-    json = {{std::to_string(step.groups[0][0]), json[std::to_string(step.groups[0][0])]}};
-  if (step.result.sbp.empty())  // blocks at roots
-    for (const sbp::Slice& slice : step.slices) {
-      Json& pieces = json[std::to_string(slice.to)];
-      const Json piece{{"block", block_json(slice.block)}};
-      if (std::find(pieces.begin(), pieces.end(), piece) == pieces.end()) pieces.push_back(piece);
-    }
-  if (sbp::begins_with_identity(step, before))
-    for (Json& pieces : json)
-      for (Json& piece : pieces) piece["identity"] = sbp::to_text(step.reduction);
-  for (const sbp::Fill& fill : step.fills)
-    json[std::to_string(fill.device)][0]["fills"].push_back(
-        {{"block", block_json(fill.block)}, {"identity", sbp::to_text(fill.reduction)}});
-  return json;
-}
-
-Json step_json(const sbp::Step& step, const sbp::Layout& before, int64_t element_bytes) {
-  Json json{{"collective", sbp::to_text(step.collective)}};
-  if (!step.mesh_dims.empty()) json["mesh_dims"] = step.mesh_dims;
-  if (step.collective == sbp::Collective::all_to_all) {
-    json["gather_axis"] = step.axis;
-    json["split_axis"] = step.axis2;
-  } else if (step.collective == sbp::Collective::all_gather ||
-             step.collective == sbp::Collective::reduce_scatter) {
-    json["axis"] = step.axis;
-  }
-  if (reduces(step)) json["reduction"] = sbp::to_text(step.reduction);
-  if (!step.groups.empty()) json["groups"] = step.groups;
-  const bool local = step.collective == sbp::Collective::none;
-  for (const sbp::Slice& slice : local ? sbp::kept_slices(step, before) : step.slices)
-    json["slices"].push_back({{"from", slice.from},
-                              {"to", slice.to},
-                              {"block", block_json(slice.block)},
-                              {"how", slice.add ? sbp::to_text(step.reduction) : "copy"},
-                              {"bytes", slice.from == slice.to ? 0 : volume(slice) * element_bytes}});
-  json["holds"] = holds_json(step, before);
-  json["result"] = step.result.sbp.empty() ? "blocks at roots" : sbp::to_text(step.result);
-  json["bytes_moved"] = step.elements_moved * element_bytes;
-  json["latency_steps"] = step.latency_steps;
-  return json;
-}
-
-Json route_json(const sbp::Route& route, const sbp::Layout& from, int64_t element_bytes) {
-  Json json{{"holds", holds_json(from)},
-            {"steps", Json::array()},
-            {"bytes_moved", route.elements_moved * element_bytes}};
-  const sbp::Layout* before = &from;
-  for (const sbp::Step& step : route.steps) {
-    json["steps"].push_back(step_json(step, *before, element_bytes));
-    before = &step.result;
-  }
-  json["bytes_received_per_device"] = Json::object();
-  for (size_t i = 0; i < route.devices.size(); ++i)
-    json["bytes_received_per_device"][std::to_string(route.devices[i])] = route.received[i] * element_bytes;
-  return json;
+  const std::vector<planner::OpLayout> legal = layout_rules(arguments);
+  if (arguments.json)
+    out << to_json(legal).dump() << "\n";
+  else
+    for (const planner::OpLayout& rule : legal) out << to_text(rule) << "\n";
 }
 
 // Up to eight lines, then how many more.
@@ -234,24 +76,16 @@ std::string step_text(const sbp::Step& step, int64_t element_bytes) {
          });
 }
 
-void print_box(std::ostream& out, BoxArguments arguments) {
-  const sbp::Shape shape = read_shape("--shape", arguments.shape);
-  const ir::DType dtype = read_dtype("--dtype", arguments.dtype);
-  if (arguments.to.devices.empty()) arguments.to.devices = arguments.from.devices;
-  const sbp::Layout from = read_layout(arguments.from, shape), to = read_layout(arguments.to, shape, &from);
-  const sbp::Route route = sbp::box(from, to);
-  const int64_t bytes = ir::size_of(dtype);
+void print_box(std::ostream& out, const BoxArguments& arguments) {
+  const RouteAnswer answer = route_between(arguments);
   if (arguments.json) {
-    Json json{{"shape", shape},
-              {"dtype", ir::to_text(dtype)},
-              {"from", sbp::to_text(from)},
-              {"to", sbp::to_text(to)}};
-    json.update(route_json(route, from, bytes));
-    out << json.dump() << "\n";
+    out << to_json(answer).dump() << "\n";
     return;
   }
-  out << fmt::format("{}: {} -> {}\n", ir::to_text(ir::TensorType{shape, dtype}), sbp::to_text(from),
-                     sbp::to_text(to));
+  const sbp::Route& route = answer.route;
+  const int64_t bytes = ir::size_of(answer.type.dtype);
+  out << fmt::format("{}: {} -> {}\n", ir::to_text(answer.type), sbp::to_text(answer.from),
+                     sbp::to_text(answer.to));
   for (size_t i = 0; i < route.steps.size(); ++i)
     out << fmt::format("  {}. {}", i + 1, step_text(route.steps[i], bytes));
   if (route.steps.empty()) out << "  nothing to do\n";

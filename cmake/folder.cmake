@@ -1,10 +1,11 @@
-# boxcar_folder(TARGET DIR USES... [LINK libraries...] [SOURCES globs...] [WITHOUT files...])
+# boxcar_folder(TARGET DIR [SHAREABLE] USES... [LINK libraries...] [SOURCES globs...] [WITHOUT files...])
 #
 # Makes the library boxcar_TARGET (alias boxcar::TARGET) from DIR/*.cpp. Its headers are seen as
 # "DIR/name.h" by the targets that link it and by no others: each target exports an include root of its
-# own that holds one link, DIR, so an include against the table of docs/design.md does not compile.
+# own that holds one link, DIR, so an include against the table of docs/design.md does not compile. SHAREABLE: it goes into
+# a shared library too.
 function(boxcar_folder target dir)
-  cmake_parse_arguments(ARG "" "" "USES;LINK;PRIVATE_LINK;SOURCES;WITHOUT" ${ARGN})
+  cmake_parse_arguments(ARG "SHAREABLE" "" "USES;LINK;PRIVATE_LINK;SOURCES;WITHOUT" ${ARGN})
   if(NOT ARG_SOURCES)
     set(ARG_SOURCES "${dir}/*.cpp")
   endif()
@@ -25,7 +26,12 @@ function(boxcar_folder target dir)
     add_library(boxcar_${target} STATIC ${sources})
     set(scope PUBLIC)
     target_link_libraries(boxcar_${target} PRIVATE ${ARG_PRIVATE_LINK})
-    boxcar_see_headers(boxcar_${target} boxcar_headers)
+    set(headers boxcar_headers)
+    if(ARG_SHAREABLE)
+      boxcar_shareable(boxcar_${target})
+      set(headers boxcar_shareable_headers)
+    endif()
+    boxcar_see_headers(boxcar_${target} ${headers})
     boxcar_unity(boxcar_${target} ${sources})
   else()
     add_library(boxcar_${target} INTERFACE)

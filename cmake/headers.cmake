@@ -54,7 +54,17 @@ function(boxcar_keep_precompiled target)
     "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 endfunction()
 
-add_library(boxcar_headers OBJECT ${CMAKE_CURRENT_LIST_DIR}/headers.cpp)
-target_link_libraries(boxcar_headers PRIVATE fmt::fmt)
-boxcar_precompile(boxcar_headers <fmt/format.h> <fmt/ranges.h> <algorithm> <functional> <map> <memory> <set> <string>
-  <vector>)
+# boxcar_shareable(TARGET): its objects may go into a shared library too, as those of boxcar._core do.
+function(boxcar_shareable target)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  # g++ otherwise inlines no function that another library could replace.
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-semantic-interposition>")
+endfunction()
+
+foreach(headers boxcar_headers boxcar_shareable_headers)
+  add_library(${headers} OBJECT ${CMAKE_CURRENT_LIST_DIR}/headers.cpp)
+  target_link_libraries(${headers} PRIVATE fmt::fmt)
+  boxcar_precompile(${headers} <fmt/format.h> <fmt/ranges.h> <algorithm> <functional> <map> <memory> <set> <string>
+    <vector>)
+endforeach()
+boxcar_shareable(boxcar_shareable_headers)

@@ -1,10 +1,13 @@
 # `cmake --install build` installs the program with its manual pages and completions, the libraries with their headers,
-# and a package that find_package(Boxcar) finds; `cpack` in the build folder makes a .deb of the same.
+# and a package that find_package(Boxcar) finds; `cpack` in the build folder makes the packages boxcar and python3-boxcar of
+# the same. cli/python/CMakeLists.txt installs the component python.
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
 get_property(libraries GLOBAL PROPERTY BOXCAR_LIBRARIES)
-install(TARGETS boxcar RUNTIME COMPONENT program)
-# Where Debian's Python looks; elsewhere PYTHONPATH names the folder.
-install(DIRECTORY cli/python/boxcar DESTINATION lib/python3/dist-packages FILES_MATCHING PATTERN "*.py" PATTERN "py.typed"
-        PATTERN "__pycache__" EXCLUDE)
+if(SKBUILD)  # pip puts programs there
+  install(TARGETS boxcar RUNTIME DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT program)
+else()
+  install(TARGETS boxcar RUNTIME COMPONENT program)
+endif()
 install(TARGETS ${libraries} EXPORT BoxcarTargets ARCHIVE)
 foreach(folder sbp ir backends actors sim planner cli)
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/boxcar FILES_MATCHING PATTERN "*.h")
@@ -52,4 +55,22 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)  # the packages of the shared libraries that the program links
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_STRIP_FILES ON)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
+set(CPACK_DEBIAN_ALL_PACKAGE_NAME boxcar)
+set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME python3-boxcar)
+set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
+set(CPACK_DEBIAN_PYTHON_DESCRIPTION "Simulate distributed deep learning from Python")
+set(CPACK_DEBIAN_PYTHON_PACKAGE_RECOMMENDS "python3-pandas")
+set(python "python3")
+if(TARGET boxcar_core)  # which one version of Python loads
+  math(EXPR next "${Python3_VERSION_MINOR} + 1")
+  set(python "python3 (>= 3.${Python3_VERSION_MINOR}), python3 (<< 3.${next})")
+endif()
+set(CPACK_DEBIAN_PYTHON_PACKAGE_DEPENDS "boxcar (= ${PROJECT_VERSION}), ${python}")
 include(CPack)
+cpack_add_component_group(all)
+cpack_add_component_group(python)
+cpack_add_component(program GROUP all)
+cpack_add_component(development GROUP all)
+cpack_add_component(python GROUP python)

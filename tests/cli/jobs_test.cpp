@@ -147,6 +147,11 @@ TEST(Jobs, PresetsAsJson) {
   EXPECT_NE(std::find(all["clusters"].begin(), all["clusters"].end(), one["clusters"][0]),
             all["clusters"].end());
   EXPECT_EQ(one["clusters"][0]["gpus_per_node"], 8);
+  for (const nlohmann::json& row : all["clusters"]) {  // a description is a cluster file
+    const std::string name = row["name"];
+    const TemporaryFile file(name + ".yaml", row["description"].dump());
+    EXPECT_EQ(run_program({"clusters", file.path()}).out, run_program({"clusters", name}).out) << name;
+  }
   const nlohmann::json models = document({"models", "--json"});
   const auto gpt2 = std::find_if(models["models"].begin(), models["models"].end(),
                                  [](const nlohmann::json& row) { return row["name"] == "gpt2"; });

@@ -1,0 +1,147 @@
+"""Layouts: under which an op may run, and how a tensor gets from one to another (docs/layouts.md).
+
+    >>> from boxcar import sbp
+    >>> for rule in sbp.rules("matmul", "4x6", "6x8"):
+    ...     print(rule)
+    B, B -> B
+    S(0), B -> S(0)
+    B, S(1) -> S(1)
+    S(1), S(0) -> P(sum)
+    P(sum), B -> P(sum)
+    B, P(sum) -> P(sum)
+    >>> route = sbp.box("8x6", "S(0)", "B", devices="0-3")
+    >>> [step.collective for step in route.steps], route.bytes_moved
+    (['all_gather'], 576)
+
+Layouts are text: "S(0)", "P(sum)", and "(S(0), B)" on a mesh of two dimensions. Shapes are text, "4x6", "scalar" or
+"8:int64", or sequences of extents. These functions answer at once, in this process; `boxcar sbp` prints the same.
+"""
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+from ._native import core
+from ._program import _text
+from ._results import frame, read
+
+if TYPE_CHECKING:
+    import pandas
+
+Shape = Union[str, Sequence[int]]
+Devices = Union[str, Sequence[int]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """A signature: the layouts of an op's operands, and those of its results."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.inputs)} -> {', '.join(self.outputs)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A step of a route (docs/boxing.md).
+
+    collective: "all_gather", "transfer", ..., or "none" for what each device does alone.
+    result: the layout after it. bytes_moved: bytes between devices. latency_steps: rounds of messages.
+    groups: the devices that communicate. slices: of a transfer.
+    document: all that the program prints of it.
+    """
+
+    collective: str
+    result: str
+    bytes_moved: int
+    latency_steps: int
+    groups: Optional[list[list[int]]]
+    slices: Optional[list[dict[str, Any]]]
+    document: dict[str, Any] = dataclasses.field(repr=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Route:
+    """A route from one layout to another, of all the one that moves the fewest bytes.
+
+    source, target: "S(0) on 0-3". bytes_moved: bytes between devices. bytes_received: by device.
+    document: all that `boxcar sbp box --json` prints, enough to carry it out (docs/boxing.md).
+    """
+
+    shape: list[int]
+    dtype: str
+    source: str
+    target: str
+    steps: list[Step]
+    bytes_moved: int
+    bytes_received: dict[int, int]
+    document: dict[str, Any] = dataclasses.field(repr=False)
+
+    def frame(self) -> pandas.DataFrame:
+        """The steps, a row each."""
+        return frame(self.steps)
+
+
+def ops() -> list[str]:
+    """Names of all ops.
+
+    >>> "matmul" in ops()
+    True
+    """
+    names: list[str] = core().ops()
+    return names
+
+
+def _shape(shape: Shape) -> str:
+    return shape if isinstance(shape, str) else "x".join(map(str, shape)) or "scalar"
+
+
+def _devices(devices: Devices) -> str:
+    return devices if isinstance(devices, str) else ",".join(map(str, devices))
+
+
+def _attr(value: Any) -> str:
+    return f"[{_text(value)}]" if isinstance(value, (list, tuple)) else _text(value)
+
+
+def _layout(entry: Union[str, list[str]]) -> str:
+    return entry if isinstance(entry, str) else f"({', '.join(entry)})"
+
+
+def _rule(document: Mapping[str, Any]) -> Rule:
+    return Rule(tuple(map(_layout, document["inputs"])), tuple(map(_layout, document["outputs"])))
+
+
+def rules(op: str, *shapes: Shape, devices: Shape = "2", dtype: str = "", **attrs: Any) -> list[Rule]:
+    """The layouts under which an op may run on a mesh of devices, "4" or "2x2".
+
+    shapes: of the operands. dtype: of those that are floating point. attrs: the op's attributes, transpose_b=True.
+    Raises BadInput where the op does not take them.
+
+    >>> len(rules("matmul", (4, 6), (8, 6), devices=(2, 2), transpose_b=True))
+    34
+    """
+    words = [f"{name}={_attr(value)}" for name, value in attrs.items()]
+    return [_rule(row) for row in json.loads(core().rules(op, list(map(_shape, shapes)), _shape(devices), words, dtype))]
+
+
+def box(shape: Shape, source: str, target: str, *, devices: Devices, to_devices: Devices = "", mesh: Shape = "",
+        to_mesh: Shape = "", dtype: str = "float32") -> Route:
+    """The route of a tensor from layout `source` on `devices` to layout `target` on `to_devices`, the same if not given.
+
+    devices: "0-3", "0,2,5" or a sequence. mesh, to_mesh: "2x2", where a layout has several entries; as square as it goes if
+    not given.
+
+    >>> box((8, 6), "S(0)", "S(1)", devices=range(4), to_devices=[4, 5]).bytes_received[4]
+    96
+    """
+    ends = ([source, _devices(devices), _shape(mesh) if mesh else ""],
+            [target, _devices(to_devices), _shape(to_mesh) if to_mesh else ""])
+    document = json.loads(core().route(_shape(shape), dtype, *ends))
+    received = {int(device): size for device, size in document["bytes_received_per_device"].items()}
+    return read(Route, document, source=document["from"], target=document["to"], bytes_received=received, document=document,
+                steps=[read(Step, step, document=step) for step in document["steps"]])
