@@ -11,6 +11,7 @@
 #include "cli/arguments.h"
 #include "cli/effects.h"
 #include "cli/export/chakra.h"
+#include "cli/export/export.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
 #include "cli/quantities.h"
@@ -69,15 +70,46 @@ void tell_notes(const ExportArguments& arguments, const std::string& format,
                                         counted(static_cast<int64_t>(notes.size()), "thing"), format));
 }
 
+// The plan that was saved, or the job's.
+SavedPlan plan_of(const ExportArguments& arguments, Extent extent) {
+  if (arguments.is_plan()) return load_plan(arguments.job.file(), arguments.job.given(""));
+  const GivenKeys given = arguments.job.given();
+  Resolved resolved = resolve(given);
+  for (const std::string& text : without_effect(given, resolved.request.job)) tell(text);
+  if (extent == Extent::reading) return {};
+  return {planner::compile(resolved.job), resolved.request.job.cluster};
+}
+
+// The job with all that is asked about it; `saved` is its plan.
+exports::Source source_of(const ExportArguments& arguments, const SavedPlan& saved) {
+  const std::string file = arguments.job.file();
+  if (arguments.is_plan() && !saved.plan.labels.contains("model.family"))
+    throw Error::input(file,
+                       "says of no job that it is the plan of (export one that search -o or simulate "
+                       "--save-plan wrote)");
+  Resolved resolved = arguments.is_plan() ? job_of(saved.plan, file) : resolve(arguments.job.given());
+  exports::Source source{std::move(resolved.request), std::move(resolved.labels)};
+  if (!arguments.is_plan()) return source;
+  source.found_layouts = search::layouts_of(saved.plan.labels).has_value();
+  if (!source.found_layouts) source.other_slots = other_slots(saved.plan, resolved.job);
+  return source;
+}
+
+// The export is written all the same: elsewhere there may be more memory, or less taken.
+void tell_misfit(const SavedPlan& saved) {
+  if (const std::string why = why_not(saved); !why.empty())
+    tell(fmt::format("on {}, the job {}", saved.cluster.name, why));
+}
+
 void export_job(const ExportArguments& arguments, Extent extent) {
   const exports::Framework& framework = framework_named(arguments.to);
   const std::string file = arguments.job.file();
   check_apart({{"JOB.yaml", file}, {"--output", arguments.output}});
   if (!arguments.output.empty()) check_writable(arguments.output);
-  const exports::Source source =
-      arguments.is_plan() ? source_of_plan(file, arguments.job.given("")) : source_of(arguments.job.given());
-  const exports::Exported exported = exports::write(framework, source);
+  const SavedPlan saved = plan_of(arguments, extent);
+  const exports::Exported exported = exports::write(framework, source_of(arguments, saved));
   if (extent == Extent::reading) return;
+  tell_misfit(saved);
   tell_notes(arguments, framework.name, exported.notes);
   if (arguments.output.empty()) return print(exported.text);
   write_file(arguments.output, [&](std::ostream& out) { out << exported.text; });
@@ -105,15 +137,6 @@ std::vector<int> ranks_of(const std::string& text, const ir::Plan& plan) {
   }
 }
 
-SavedPlan plan_of(const ExportArguments& arguments, Extent extent) {
-  if (arguments.is_plan()) return load_plan(arguments.job.file(), arguments.job.given(""));
-  const GivenKeys given = arguments.job.given();
-  Resolved resolved = resolve(given);
-  for (const std::string& text : without_effect(given, resolved.request.job)) tell(text);
-  if (extent == Extent::reading) return {};
-  return {planner::compile(resolved.job), resolved.request.job.cluster};
-}
-
 void export_traces(const ExportArguments& arguments, Extent extent) {
   if (!arguments.to.empty()) throw Error::input("--to", "cannot be given with --chakra");
   if (arguments.output.empty()) throw Error::input("--output", "missing; it is the folder of the traces");
@@ -121,6 +144,7 @@ void export_traces(const ExportArguments& arguments, Extent extent) {
   if (extent == Extent::reading) return;
   const std::vector<int> ranks = ranks_of(arguments.ranks, saved.plan);
   planner::verify(saved.plan);
+  tell_misfit(saved);
   tell_notes(arguments, "chakra", exports::chakra_notes(saved.plan));
   Progress progress;
   exports::write_chakra(saved.plan, saved.cluster,
@@ -136,25 +160,6 @@ void run(const ExportArguments& arguments, Extent extent) {
 }
 
 }  // namespace
-
-exports::Source source_of(const GivenKeys& given) {
-  Resolved resolved = resolve(given);
-  for (const std::string& text : without_effect(given, resolved.request.job)) tell(text);
-  return {std::move(resolved.request), std::move(resolved.labels)};
-}
-
-exports::Source source_of_plan(const std::string& path, const GivenKeys& given) {
-  const SavedPlan saved = load_plan(path, given);
-  if (!saved.plan.labels.contains("model.family"))
-    throw Error::input(path,
-                       "says of no job that it is the plan of (export one that search -o or simulate "
-                       "--save-plan wrote)");
-  Resolved resolved = job_of(saved.plan, path);
-  exports::Source source{std::move(resolved.request), std::move(resolved.labels)};
-  source.found_layouts = search::layouts_of(saved.plan.labels).has_value();
-  if (!source.found_layouts) source.other_slots = other_slots(saved.plan, resolved.job);
-  return source;
-}
 
 void add_export_command(CLI::App& app, Extent extent) {
   CLI::App* command =

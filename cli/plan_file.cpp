@@ -134,10 +134,15 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
   return loaded;
 }
 
-void check_fits(const SavedPlan& saved, const std::string& path) {
+std::string why_not(const SavedPlan& saved) {
   const explain::Report r =
       explain::memory_report(saved.plan, saved.cluster, planner::memory_use(saved.plan));
-  if (!r.fits) throw Error::cannot_run(path, why_not_text(r) + "; `boxcar simulate --plan` says more");
+  return r.fits ? "" : why_not_text(r);
+}
+
+void check_fits(const SavedPlan& saved, const std::string& path) {
+  if (const std::string why = why_not(saved); !why.empty())
+    throw Error::cannot_run(path, why + "; `boxcar simulate --plan` says more");
 }
 
 Resolved job_of(const ir::Plan& plan, const std::string& path) { return resolve(keys_of(plan, path)); }

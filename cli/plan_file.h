@@ -24,7 +24,10 @@ SavedPlan load_plan(const std::string& path, const GivenKeys& given);
 // label of a job's sections names no key.
 GivenKeys keys_of(const ir::Plan& plan, const std::string& path);
 
-// Throws Error (cannot run) where the plan does not fit on its cluster.
+// Why the plan does not fit on its cluster: "does not fit: stage0 needs 90 GB of 85.1 GB, 4.9 GB too much".
+// Empty: it fits.
+std::string why_not(const SavedPlan& saved);
+// Throws Error (cannot run) where it does not.
 void check_fits(const SavedPlan& saved, const std::string& path);
 
 // The job that a plan's labels describe. Throws Error (bad input) where they do not describe a whole job.

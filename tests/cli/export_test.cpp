@@ -137,11 +137,13 @@ const Words gpt3{"--model=gpt",
                  "--recompute=full",
                  "--zero=1"};
 
-Output run_export(const std::string& to, const Words& job, const Words& more = {}) {
-  Words words{"export", "--to", to};
-  words.insert(words.end(), job.begin(), job.end());
+Words with(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
-  return tests::run_program(words);
+  return words;
+}
+
+Output run_export(const std::string& to, const Words& job, const Words& more = {}) {
+  return tests::run_program(with(with({"export", "--to", to}, job), more));
 }
 
 std::string golden(const std::string& name) {
@@ -310,6 +312,20 @@ TEST(ExportCommand, RefusesAPlanWithoutAJob) {
       {"export", "--to=nemo", plan.path(), "--tp=2"}, 2,
       "--tp: has no effect on a saved plan; of a job's keys it takes --cluster, --device and "
       "--routing-skew");
+}
+
+TEST(ExportCommand, SaysThatAJobDoesNotFit) {
+  const Words job{"--model=gpt2", "--layers=2", "--cluster=dgx-a100-80g",
+                  "--gpus=8",     "--dp=8",     "--micro-batch=256"};
+  const TemporaryFile plan("plan.txt", "");
+  const std::string refused = tests::run_program(with({"simulate", "--save-plan", plan.path()}, job)).err;
+  const std::string why = refused.substr(0, refused.find(';'));  // and what would help
+  ASSERT_THAT(why, ::testing::StartsWith("boxcar: does not fit: stage0 needs "));
+  const std::string told = "boxcar: on dgx-a100-80g, the job " + why.substr(8) + "\n";
+  const Output output = run_export("megatron", job);
+  EXPECT_EQ(output.exit_code, 0);
+  EXPECT_EQ(output.err, told);
+  EXPECT_EQ(tests::run_program({"export", plan.path(), "--to=megatron"}).err, told);
 }
 
 TEST(ExportCommand, IsStrict) {
