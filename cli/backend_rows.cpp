@@ -68,12 +68,12 @@ std::vector<std::string> backend_names() {
   return names;
 }
 
-const BackendRow& backend_row(const std::string& name, const std::string& where) {
+const BackendRow& backend_row(const std::string& name) {
   for (const BackendRow& row : backend_rows())
     if (row.name == name) return row;
   const std::vector<std::string> names = backend_names();
-  throw Error::input(where, fmt::format("got \"{}\", expected one of {}{}", name, fmt::join(names, ", "),
-                                        did_you_mean(name, names)));
+  throw Error::input("--backend", fmt::format("got \"{}\", expected one of {}{}", name,
+                                              fmt::join(names, ", "), did_you_mean(name, names)));
 }
 
 }  // namespace boxcar::cli

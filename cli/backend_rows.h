@@ -35,7 +35,7 @@ struct BackendRow {
 
 const std::vector<BackendRow>& backend_rows();
 std::vector<std::string> backend_names();
-// Throws Error (bad input) at `where` for a name that no row has.
-const BackendRow& backend_row(const std::string& name, const std::string& where = "--backend");
+// Throws Error (bad input) at --backend for a name that no row has.
+const BackendRow& backend_row(const std::string& name);
 
 }  // namespace boxcar::cli
