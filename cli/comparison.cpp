@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "cli/verdict.h"
 #include "ir/units.h"
@@ -57,7 +58,13 @@ std::string placed_text(const explain::Report& base, const Variation& v) {
                                  ? "as much"
                                  : fmt::format("{} {}", ir::format_bytes(static_cast<double>(std::abs(more))),
                                                more > 0 ? "more" : "less");
-  return fmt::format("{}, {}; {} on {}, {}", ir::format_seconds(v.report.step_seconds), time,
+  const auto devices = [](const explain::Report& r) {
+    return std::accumulate(r.stages.begin(), r.stages.end(), 0,
+                           [](int sum, const explain::StageReport& one) { return sum + one.devices; });
+  };
+  const int gpus = devices(v.report);
+  const std::string where = gpus == devices(base) ? "" : fmt::format("on {} GPUs ", gpus);
+  return fmt::format("{}{}, {}; {} on {}, {}", where, ir::format_seconds(v.report.step_seconds), time,
                      ir::format_bytes(static_cast<double>(stage.peak_bytes)), stage.name, memory);
 }
 
@@ -85,11 +92,14 @@ std::vector<Difference> differences_of(const GivenKeys& a, const GivenKeys& b) {
   const bool degrees = model || std::any_of(paths.begin(), paths.end(), is_degree);
   const bool stages = model || text_of(a, "parallel.pp") != text_of(b, "parallel.pp") ||
                       text_of(a, "parallel.virtual_stages") != text_of(b, "parallel.virtual_stages");
+  // Recomputation goes together with the stages where it says layers of each.
+  constexpr const char* layers = "parallel.recompute_layers";
+  const bool recompute = stages && (is_by_stage(layers, a) || is_by_stage(layers, b));
   std::vector<Difference> all;
   if (degrees || stages) all.emplace_back();
   for (const std::string& path : paths) {
     const bool together =
-        is_degree(path) || is_model(path) ||
+        is_degree(path) || is_model(path) || (recompute && path.starts_with("parallel.recompute")) ||
         (stages && (path == "parallel.virtual_stages" || is_by_stage(path, a) || is_by_stage(path, b)));
     Difference& one = together ? all.front() : all.emplace_back();
     put(one.a, a, path);

@@ -66,10 +66,10 @@ constexpr Effect effects[] = {
     {"train.eps", uses_eps},
 };
 
-// Where it is given, other than its default; null where not.
+// Where it is asked for, other than its default; null where not.
 const Given* asked(const GivenKeys& given, const Effect& effect) {
   const auto found = given.find(effect.path);
-  if (found == given.end()) return nullptr;
+  if (found == given.end() || found->second.may_lapse) return nullptr;
   Request request;
   set(request, effect.path, found->second);
   const Key& key = key_at(effect.path);

@@ -17,7 +17,8 @@ namespace boxcar::cli {
 // One value as a person wrote it.
 struct Given {
   std::string text;
-  std::string where;  // "job.yaml:3:23: parallel.tp" or "--tp"
+  std::string where;       // "job.yaml:3:23: parallel.tp" or "--tp"
+  bool may_lapse = false;  // nobody asks for it beside the other keys: it may be without effect
 };
 using GivenKeys = std::map<std::string, Given>;  // by Key::path()
 

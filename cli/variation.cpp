@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "backends/machines/framework.h"
+#include "cli/job_presets.h"
 #include "cli/verdict.h"
 #include "planner/laid_out.h"
 #include "planner/verify.h"
@@ -17,13 +19,49 @@ bool any_of(const GivenKeys& keys, std::initializer_list<const char*> paths) {
   return std::any_of(paths.begin(), paths.end(), [&](const char* path) { return keys.contains(path); });
 }
 
+// None where there is no such framework, which resolve() says.
+std::map<std::string, std::string> defaults_of(const GivenKeys& keys) {
+  const auto named = keys.find("train.stack");
+  if (named == keys.end()) return {};
+  try {
+    return backends::load_framework(named->second.text).defaults;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// Values that a name stands for give way to those of the other name.
+void drop_values_of_names(GivenKeys& keys, const GivenKeys& others) {
+  const auto erase = [&](const std::string& path) {
+    if (!others.contains(path)) keys.erase(path);
+  };
+  if (const auto model = others.find("model.family"); model != others.end()) {
+    GivenKeys named{*model};
+    expand(named);
+    if (named.size() > 1)  // a family's name stands for no sizes
+      for (const Key& key : cli::keys())
+        if (key.section == find_key("model", "family")->section) erase(key.path());
+  }
+  if (const auto preset = others.find("train.preset"); preset != others.end())
+    for (const auto& [path, value] : preset_values(preset->second.text)) erase(path);
+  if (!others.contains("train.stack")) return;
+  const auto has = [&](const std::string& path, const std::string& value) {
+    return keys.contains(path) && keys[path].text == value;
+  };
+  for (const auto& [path, value] : defaults_of(keys))
+    if (has(path, value)) erase(path);
+  for (const auto& [path, value] : defaults_of(others))
+    if (has(path, get(key_at(path), Request{}))) erase(path);
+}
+
 }  // namespace
 
 GivenKeys with_flags(GivenKeys keys, const GivenKeys& others) {
   const auto derive = [&](const char* path) {
     if (!others.contains(path)) keys.erase(path);
   };
-  const bool stages = any_of(others, {"parallel.pp", "parallel.virtual_stages"});
+  const bool stages =
+      any_of(others, {"parallel.pp", "parallel.virtual_stages", "model.family", "model.layers"});
   if (any_of(others, {"parallel.tp", "parallel.pp", "parallel.context_parallel", "cluster.gpus"}))
     derive("parallel.dp");
   if (any_of(others, {"parallel.dp", "parallel.tp", "parallel.pp", "parallel.context_parallel"}))
@@ -39,6 +77,8 @@ GivenKeys with_flags(GivenKeys keys, const GivenKeys& others) {
   const auto schedule = keys.find("parallel.schedule");
   const bool is_list = schedule != keys.end() && schedule->second.text.find(',') != std::string::npos;
   if (stages && is_list) derive("parallel.schedule");
+  drop_values_of_names(keys, others);
+  for (auto& [path, value] : keys) value.may_lapse = true;
   for (const auto& [path, value] : others) keys[path] = value;
   return keys;
 }

@@ -19,8 +19,9 @@ struct Variation {
   explain::Report report;  // simulated where it fits; with memory alone, or nothing, where it does not
 };
 
-// The keys with others over them. Keys that follow from those are derived anew unless given too: replicas
-// from the other degrees; and where stages change, lists with a number for each stage.
+// The keys of a plan with others over them. Keys that follow from those are derived anew unless given too:
+// replicas from the other degrees; where stages change, lists with a number for each stage; and all values
+// that another model, preset or framework stands for. Keys of the plan may be without effect then.
 GivenKeys with_flags(GivenKeys keys, const GivenKeys& others);
 
 // Compiles and simulates; where `layouts` are given, looks for them as the plan's own were found. A job that

@@ -75,6 +75,19 @@ TEST_F(Comparison, EachDifferenceCostsWhatSimulateSays) {
               step({"--tp=2", "--pp=2", "--zero=1", "--stage-layers=3,5", "--recompute=full"}), 1e-12);
 }
 
+// Layers of each stage to recompute are nothing without recomputation.
+TEST_F(Comparison, RecomputationByStageGoesWithTheStages) {
+  const Words with_layers{"--tp=2", "--pp=4", "--recompute=full", "--recompute-layers=2,1,0,0"};
+  save(a_, {"--tp=4", "--pp=2"});
+  save(b_, with_layers);
+  const json there = document({"diff", a_.path(), b_.path()})["differences"];
+  ASSERT_EQ(there.size(), 1u) << there;
+  EXPECT_NEAR(there[0].value("step_time_s", 0.0), step(with_layers), 1e-12) << there;
+  const json back = document({"diff", b_.path(), a_.path()})["differences"];
+  ASSERT_EQ(back.size(), 1u) << back;
+  EXPECT_NEAR(back[0].value("step_time_s", 0.0), step({"--tp=4", "--pp=2"}), 1e-12) << back;
+}
+
 // A model's keys hang together; steps of other batches compare by samples.
 TEST_F(Comparison, ModelsAndBatchesAreComparedAsTheyCanBe) {
   save(a_, {"--tp=2"});
@@ -118,6 +131,25 @@ TEST_F(Comparison, WhyNotPlacesAnotherPlan) {
   EXPECT_NEAR(flat["why_not"][0]["step_time_s"], step({"--tp=2"}), 1e-12);
   const double base = step({"--tp=2", "--pp=2", "--stage-layers=3,5"});
   EXPECT_NEAR(doc["why_not"][1]["slower"], step({"--tp=2", "--pp=4", "--zero=1"}) / base - 1, 1e-9);
+}
+
+// A plan says all keys. Those that a name stood for, and those that need what is gone, do not stay.
+TEST_F(Comparison, WhyNotLetsGoOfKeysThatFollowFromOthers) {
+  save(a_, {"--tp=2", "--zero=1", "--recompute=full", "--recompute-layers=2", "--grad-bucket-mb=50"});
+  const Words all{"--tp=2", "--zero=1", "--grad-bucket-mb=50"},
+      recompute{"--recompute=full", "--recompute-layers=2"};
+  const auto expect = [&](const std::string& flags, double seconds) {
+    const json placed = document({"explain", a_.path(), "--why-not", flags})["why_not"][0];
+    EXPECT_NEAR(placed.value("step_time_s", 0.0), seconds, 1e-12) << flags << ": " << placed;
+  };
+  expect("--zero 3", step(with({"--tp=2", "--zero=3"}, recompute)));
+  expect("--recompute none", step(all));
+  expect("--stack megatron", step(with(with(all, recompute), {"--stack=megatron"})));
+  expect("--preset modern", step(with(with(all, recompute), {"--preset=modern"})));
+  const json other =
+      document({"simulate", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=32",
+                "--precision=bf16", "--tp=2", "--zero=1", "--recompute=full", "--grad-bucket-mb=50"});
+  expect("--model gpt2", other["step_time_s"]);
 }
 
 TEST_F(Comparison, RefusesWhatIsNoFlagOfAJob) {
