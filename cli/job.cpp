@@ -219,7 +219,13 @@ void expand(GivenKeys& given) {
   count_sequences(given);
 }
 
-GivenKeys read_job_file(const std::string& path) { return parse_job(read_file(path), path); }
+GivenKeys read_job_file(const std::string& path) {
+  const std::string text = read_file(path);
+  if (text.starts_with("plan "))
+    throw Error::input(
+        path, fmt::format("is a saved plan; simulate, train and campaign take it as --plan {}", path));
+  return parse_job(text, path);
+}
 
 GivenKeys parse_job(const std::string& text, const std::string& path) {
   const YAML::Node root = backends::load_yaml(text, path);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <any>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -16,7 +15,6 @@
 #include <sstream>
 
 #include "backends/machines/device_profile.h"
-#include "backends/machines/framework.h"
 #include "backends/machines/named_constants.h"
 #include "cli/arguments.h"
 #include "cli/effects.h"
@@ -25,6 +23,7 @@
 #include "cli/output.h"
 #include "cli/quantities.h"
 #include "cli/search_job.h"
+#include "cli/search_limits.h"
 #include "cli/search_report.h"
 #include "cli/search_sensitivity.h"
 #include "cli/simulated_plans.h"
@@ -52,6 +51,7 @@ struct SearchArguments {
   JobArguments job;
   std::string out, memory, budget, objective = "time", max_step_time, pareto, max_stack;
   std::vector<std::string> pins, changes, stragglers, without_moves;
+  std::optional<double> price;
   bool json = false, no_partial = false, both = false, explain_moves = false, sensitivity = false;
   int simulate = 12, threads = 0;
 };
@@ -94,48 +94,6 @@ std::vector<search::Goal> objectives_of(const std::string& text) {
   return goals;
 }
 
-// "1..4"
-bool is_range(const std::string& path, const Given& given) {
-  return path.starts_with("parallel.") && given.text.find("..") != std::string::npos;
-}
-
-std::pair<int, int> range_of(const search::Dimension& d, const Given& given) {
-  const size_t dots = given.text.find("..");
-  const auto number = [](const std::string& text) {
-    int n = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-    return error == std::errc() && end == text.data() + text.size() ? n : -1;
-  };
-  const auto refuse = [&](const std::string& expected) {
-    throw Error::input(given.where, fmt::format("got \"{}\", expected {}", given.text, expected));
-  };
-  const int first = number(given.text.substr(0, dots)), last = number(given.text.substr(dots + 2));
-  if (first < 0 || last < first) refuse("a range such as 1..4");
-  if (first < d.least || (d.has_levels() && last > d.most))
-    refuse(d.has_levels() ? fmt::format("a range within {}..{}", d.least, d.most)
-                          : fmt::format("a range that begins at {} or more", d.least));
-  return {first, last};
-}
-
-// Takes keys of section parallel that are given as a range, "1..4", out of `given`.
-std::map<std::string, std::pair<int, int>> take_ranges(GivenKeys& given) {
-  std::set<std::string> numbers;
-  std::map<std::string, std::pair<int, int>> ranges;
-  for (const search::Dimension& d : search::dimensions()) {
-    if (!d.is_number()) continue;
-    numbers.insert(d.key);
-    const auto found = given.find("parallel." + d.name_in_file());
-    if (found == given.end() || !is_range(found->first, found->second)) continue;
-    ranges[d.key] = range_of(d, found->second);
-    given.erase(found);
-  }
-  for (const auto& [path, value] : given)
-    if (is_range(path, value))
-      throw Error::input(value.where, fmt::format("got \"{}\", but only {} take a range", value.text,
-                                                  fmt::join(numbers, ", ")));
-  return ranges;
-}
-
 // Takes a list of precisions, "fp16,fp32" or of a job file, out of `given`: each is searched. Empty: as
 // given.
 std::vector<Given> take_precisions(GivenKeys& given) {
@@ -166,44 +124,6 @@ std::vector<int64_t> limits_between(const std::vector<search::Goal>& goals,
     limits.push_back(
         static_cast<int64_t>(least * std::pow(most / least, static_cast<double>(i) / (between + 1))));
   return limits;
-}
-
-// Keeps the search within what a framework runs. Throws Error (bad input) where a given key is outside of it.
-void restrict(GivenKeys& given, const std::string& name) {
-  constexpr const char* flag = "--max-stack";
-  backends::Framework framework;
-  try {
-    framework = backends::load_framework(name);
-  } catch (const Error& error) {
-    const std::string text = error.what(), place = "framework: ";
-    throw Error::input(flag, text.starts_with(place) ? text.substr(place.size()) : text);
-  }
-  if (framework.runs.empty())
-    throw Error::input(flag, fmt::format("framework {} does not say what it runs", framework.name));
-  for (const auto& run : framework.runs) {
-    const std::string &path = run.first, &text = run.second;
-    const auto& all = search::dimensions();
-    const auto at = std::find_if(all.begin(), all.end(), [&](const search::Dimension& d) {
-      return "parallel." + d.name_in_file() == path;
-    });
-    if (at == all.end())
-      throw Error::input(
-          flag, fmt::format("framework {}: runs: no key that is searched is named {}", framework.name, path));
-    const search::Dimension& d = *at;
-    const Given allowed{text, fmt::format("{} {}", flag, name)};
-    const auto [found, open] = given.try_emplace(path, allowed);
-    if (open || found->second.text == text) continue;
-    const bool range = is_range(path, allowed), asked_range = is_range(path, found->second);
-    if (range) {
-      const auto [least, most] = range_of(d, allowed);
-      Given asked = found->second;
-      if (!asked_range) asked.text += ".." + asked.text;
-      const auto [first, last] = range_of(d, asked);
-      if (least <= first && last <= most) continue;
-    }
-    throw Error::input(found->second.where, fmt::format("{} runs {} {} alone ({} {})", framework.name,
-                                                        d.name_in_file(), text, flag, name));
-  }
 }
 
 volatile std::sig_atomic_t interrupted = 0;
@@ -363,7 +283,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   search::SearchOptions options;
   const GivenKeys asked = given;  // before what a framework leaves
   if (!arguments.max_stack.empty()) {
-    restrict(given, arguments.max_stack);
+    options.rules = restrict_to(arguments.max_stack, given);
     options.lay_out = 0;  // it lays ops out as degrees do
   }
   options.ranges = take_ranges(given);
@@ -380,6 +300,7 @@ int run(const SearchArguments& arguments, Extent extent) {
     check_effects(asked, one, open_keys(given));
     for (const std::string& text : arguments.changes) change(one.job.cluster, text);
     for (const std::string& text : arguments.stragglers) slow_down(one.job.cluster, text);
+    one.job.cluster.price_per_gpu_hour = arguments.price.value_or(one.job.cluster.price_per_gpu_hour);
   }
   Request request = requests.front();
   if (request.job.global_batch == 0)
@@ -387,6 +308,11 @@ int run(const SearchArguments& arguments, Extent extent) {
   TimeBudget budget(seconds_of("--budget", arguments.budget), passed);
   options.goal = objective_of("--objective", arguments.objective);
   const std::vector<search::Goal> goals = objectives_of(arguments.pareto);
+  const bool costs =
+      options.goal == search::Goal::cost || std::count(goals.begin(), goals.end(), search::Goal::cost) > 0;
+  if (costs && request.job.cluster.price_per_gpu_hour <= 0)
+    throw Error::input("--price",
+                       fmt::format("missing; {} has no price_per_gpu_hour", request.job.cluster.name));
   options.max_step_seconds = seconds_of("--max-step-time", arguments.max_step_time);
   if (arguments.sensitivity) check_sensitivity(arguments, options.goal, requests.size());
   std::optional<Progress> progress(std::in_place);
@@ -420,6 +346,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   std::vector<search::Candidate> simulated;
   for (const Request& one : requests) {
     options.described = as_described(one);
+    options.described->price_per_gpu_hour = one.job.cluster.price_per_gpu_hour;
     budget.begin_share(static_cast<size_t>(&requests.back() - &one) + 1);
     search::Outcome outcome = outcome_of(one.job, options, given, r, arguments.json);
     const bool first = &one == &requests.front();
@@ -505,6 +432,11 @@ void add_search_command(CLI::App& app, int& exit_code, Extent extent) {
   command->add_option("--memory", arguments->memory, "use no more on a device [what it has]")
       ->type_name("72GB")
       ->check(not_empty());
+  command
+      ->add_option("--price", arguments->price,
+                   "dollars per GPU and hour, for costs [price_per_gpu_hour of the cluster file]")
+      ->type_name("2.50")
+      ->check(number(0, 1e6));
   command
       ->add_option("--objective", arguments->objective,
                    "what is least: time of a step, memory of a device, or cost of a step [time]")

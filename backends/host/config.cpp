@@ -54,8 +54,6 @@ void read_value(const JsonObject& from, const Key& key, bool& value) { value = f
 
 // --- what our ops have
 
-constexpr double kNormEpsilon = 1e-5, kRotaryBase = 10000;
-
 void need_number(const JsonObject& config, const char* key, double only, double absent) {
   if (config.number(key, absent) == only) return;
   if (config.has(key)) config.refuse(key, fmt::format("{}, the only one that our ops have", only));
@@ -86,7 +84,7 @@ Json gpt2_config(const Transformer& c) {
           {"n_inner", c.ffn},
           {"vocab_size", c.vocab},
           {"activation_function", c.gelu == "tanh" ? "gelu_new" : "gelu"},
-          {"layer_norm_epsilon", kNormEpsilon},
+          {"layer_norm_epsilon", norm_epsilon},
           {"embd_pdrop", c.dropout},
           {"resid_pdrop", c.dropout},
           {"attn_pdrop", c.dropout},
@@ -99,7 +97,7 @@ void check_gpt2(const JsonObject& config) {
     if (config.number(key, 0.1) != dropout)
       config.refuse(fmt::format("{} is {} and resid_pdrop {}, expected the same", key,
                                 config.number(key, 0.1), dropout));
-  need_number(config, "layer_norm_epsilon", kNormEpsilon, kNormEpsilon);
+  need_number(config, "layer_norm_epsilon", norm_epsilon, norm_epsilon);
   need_flag(config, "scale_attn_weights", true);
   need_flag(config, "scale_attn_by_inverse_layer_idx", false);
   need_flag(config, "add_cross_attention", false);
@@ -119,8 +117,8 @@ Json llama_config(const Transformer& c) {
           {"max_position_embeddings", c.seq},
           {"vocab_size", c.vocab},
           {"hidden_act", "silu"},
-          {"rms_norm_eps", kNormEpsilon},
-          {"rope_theta", kRotaryBase},
+          {"rms_norm_eps", norm_epsilon},
+          {"rope_theta", rotary_base},
           {"attention_dropout", c.dropout},
           {"attention_bias", c.bias},
           {"mlp_bias", c.bias},
@@ -128,18 +126,18 @@ Json llama_config(const Transformer& c) {
 }
 
 void need_plain_rotary(const JsonObject& config) {
-  need_number(config, "rope_theta", kRotaryBase, kRotaryBase);
+  need_number(config, "rope_theta", rotary_base, rotary_base);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!config.has(key)) continue;
     const JsonObject rotary = config.object(key);
     need_text(rotary, "rope_type", {"default"}, "default");
-    need_number(rotary, "rope_theta", kRotaryBase, kRotaryBase);
+    need_number(rotary, "rope_theta", rotary_base, rotary_base);
   }
 }
 
 void check_llama(const JsonObject& config) {
   need_flag(config, "mlp_bias", config.flag("attention_bias", false));
-  need_number(config, "rms_norm_eps", kNormEpsilon, 1e-6);
+  need_number(config, "rms_norm_eps", norm_epsilon, 1e-6);
   need_plain_rotary(config);
 }
 

@@ -120,6 +120,23 @@ void read_dropout(const JsonObject& config, const Row& row, HuggingFaceModel& mo
         fmt::format("{} differ, which is not built: all are {}", fmt::join(keys, ", "), most));
 }
 
+// Numbers that change results and no shape.
+void read_constants(const JsonObject& config, const Row& row, HuggingFaceModel& model) {
+  const char* const epsilon = is_llama(row)                            ? "rms_norm_eps"
+                              : row.family == std::string_view("bert") ? "layer_norm_eps"
+                                                                       : "layer_norm_epsilon";
+  if (const double value = config.number(epsilon, norm_epsilon); value != norm_epsilon)
+    model.notes.push_back(fmt::format("{} {} is not built: norms have {}", epsilon, value, norm_epsilon));
+  if (!is_llama(row)) return;
+  const bool inside = config.has("rope_parameters");
+  const double base = (inside ? config.object("rope_parameters") : config).number("rope_theta", rotary_base);
+  if (base != rotary_base)
+    model.notes.push_back(
+        fmt::format("rope_theta {} is not built: rotary positions have {}", base, rotary_base));
+  if (config.has("rope_scaling"))
+    model.notes.push_back("rope_scaling is not built: positions are as they are");
+}
+
 }  // namespace
 
 HuggingFaceModel read_hugging_face(const JsonObject& config) {
@@ -136,6 +153,7 @@ HuggingFaceModel read_hugging_face(const JsonObject& config) {
   read_activation(config, row, model);
   read_biases(config, row, model);
   read_dropout(config, row, model);
+  read_constants(config, row, model);
   if (config.has("sliding_window") && config.flag("use_sliding_window", row.uses_window))
     model.window = config.whole("sliding_window", 1);
   const auto size = [&](const std::string& key) {

@@ -1,6 +1,5 @@
 // A model from a config.json as Hugging Face's transformers writes it: its sizes, and what changes them. An
-// architecture is a row of hugging_face.cpp. Numbers that change no shape (epsilons, rotary bases) are not
-// read. Whoever includes this needs nlohmann-json, as for json_file.h.
+// architecture is a row of hugging_face.cpp. Whoever includes this needs nlohmann-json, as for json_file.h.
 //
 //   read_hugging_face(JsonObject::read("Llama-3.1-8B/config.json"))
 //   {"llama", {{"layers", "32"}, {"hidden", "4096"}, ..., {"tied", "false"}}}
@@ -14,6 +13,9 @@
 #include "backends/host/json_file.h"
 
 namespace boxcar::backends::host {
+
+// What our ops have, whatever a file says.
+inline constexpr double norm_epsilon = 1e-5, rotary_base = 10000;
 
 struct HuggingFaceModel {
   std::string family;

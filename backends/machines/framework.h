@@ -68,6 +68,7 @@ struct Framework {
   std::map<std::string, std::string> defaults;   // of job keys by path, where a job says nothing
   // Keys of section parallel by path, where it runs less than Boxcar: the one value, or a range, "0..1".
   std::map<std::string, std::string> runs;
+  std::map<std::string, std::string> runs_in_pipelines;  // of them, where pp is 2 or more
   friend bool operator==(const Framework&, const Framework&) = default;
 };
 
@@ -120,6 +121,7 @@ void visit(Visitor& v, Framework& f) {
   v.names("retained_bytes", 0, 100, f.retained_bytes);
   v.texts("defaults", f.defaults);
   v.texts("runs", f.runs);
+  v.texts("runs_in_pipelines", f.runs_in_pipelines);
 }
 
 // By name, or a YAML file by path. Throws Error (bad input, place "framework") naming the nearest, or of the

@@ -113,7 +113,8 @@ struct NameSource {
 
 // Boxcar's rotary positions have one base.
 inline constexpr const char* rotary_base_note =
-    "the base of rotary positions is 10,000 here; published models may have another (Llama 3: 500,000)";
+    "the base of rotary positions is 10,000 here; published models may have another (Llama 3: 500,000), "
+    "or scale positions (Llama 3.1)";
 
 struct Framework {
   std::string name;                   // "megatron"

@@ -1,5 +1,5 @@
-// torchtitan: the TOML file that `torchrun -m torchtitan.train --job.config_file FILE` reads, as up to
-// version 0.2. (From 0.3 on configurations are Python.)
+// torchtitan: the TOML file that `torchrun -m torchtitan.train --job.config_file FILE` reads. (Version 0.2
+// moved training.compile to a section of its own; from 0.3 on configurations are Python.)
 //
 // Names and their meaning: torchtitan/config/job_config.py of github.com/pytorch/torchtitan at commit
 // 6404b932421f5ce382e7dac5ad381b2c17b1373c. Micro-batches, stages and names of modules:
@@ -412,7 +412,8 @@ std::vector<std::string> preface(const Source& from) {
       fmt::format(
           "torchrun --nproc-per-node {} --nnodes {} -m torchtitan.train --job.config_file THIS_FILE: steps,",
           from.gpus_per_node(), from.nodes()),
-      "data, the tokenizer, the course of the learning rate and checkpoints are yours."};
+      "data, the tokenizer, the course of the learning rate and checkpoints are yours. torchtitan 0.2 has",
+      "enable of a section [compile] in place of training.compile."};
 }
 
 }  // namespace of_torchtitan
@@ -420,7 +421,7 @@ std::vector<std::string> preface(const Source& from) {
 
 Framework torchtitan() {
   return {"torchtitan",
-          "torchtitan up to 0.2, whose configuration is TOML",
+          "torchtitan (as of commit 6404b93, before 0.2), whose configuration is TOML",
           "#",
           {"gpt", "bert", "llama", "t5"},
           {{"github.com/pytorch/torchtitan torchtitan/config/job_config.py",

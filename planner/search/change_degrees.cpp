@@ -143,7 +143,7 @@ class DegreeChanges {
       std::vector<Making> others;
       const Around around{start->job, candidates_, fixed_};
       for (const Move* move : moves_of(options_, MoveGroup::change, around))
-        for (planner::Job& job : move->jobs(around)) {
+        for (planner::Job& job : proposals(*move, around)) {
           std::optional<Candidate> other = changed(*start, std::move(job));
           if (!other || left-- <= 0) continue;
           other->move = move;

@@ -30,7 +30,7 @@ struct Some {
   Job job;
   Fixed fixed;
   Some(const Job& whole, const Fixed& given, const Keys& keys) : job(whole) {
-    fixed.layouts = given.layouts;
+    fixed.layouts = given.layouts, fixed.rules = given.rules;
     for (const std::string& key : keys) {
       if (given.is_pinned(key)) fixed.pinned.insert(key);
       if (const auto range = given.ranges.find(key); range != given.ranges.end()) fixed.ranges.insert(*range);

@@ -200,7 +200,7 @@ class LayOut {
     const Around around{start.job, candidates_, fixed_};
     std::vector<Candidate> all;
     for (const Move* move : moves_of(options_, group, around))
-      for (planner::Job& job : move->jobs(around)) {
+      for (planner::Job& job : proposals(*move, around)) {
         all.push_back(anew(start));
         all.back().job = std::move(job);
         all.back().estimated_seconds = 0;

@@ -180,6 +180,12 @@ const std::vector<Move>& moves() {
   return rows;
 }
 
+std::vector<planner::Job> proposals(const Move& move, const Around& around) {
+  std::vector<planner::Job> jobs = move.jobs(around);
+  std::erase_if(jobs, [&](const planner::Job& job) { return !around.fixed.keeps_rules(job); });
+  return jobs;
+}
+
 const Move& move_named(std::string_view name) {
   std::vector<std::string> names;
   for (const Move& move : moves()) {

@@ -45,6 +45,8 @@ struct Move {
 };
 
 const std::vector<Move>& moves();
+// The jobs of a move that keep the rules that were given.
+std::vector<planner::Job> proposals(const Move& move, const Around& around);
 // Throws Error (bad input) where no move has the name.
 const Move& move_named(std::string_view name);
 // Null where the move is left out.

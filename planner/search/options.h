@@ -34,6 +34,7 @@ struct SearchOptions {
   std::set<std::string> pinned = {};
   // Keys of number dimensions that stay between two values.
   std::map<std::string, std::pair<int, int>> ranges = {};
+  std::vector<Rule> rules = {};              // that plans keep, beside those of the dimensions
   bool partial = true;                       // ops may read partial values
   bool both = false;                         // layouts are open on both dimensions of a mesh of two
   std::vector<LayoutPin> pins = {};          // layouts that stay

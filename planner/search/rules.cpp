@@ -225,6 +225,7 @@ std::vector<Rule> rules_of(const Job& job, const Fixed& fixed) {
                      const Hints& h = j.parallel;
                      return h.dp % h.ep != 0 || planner::mesh_of(h).dims() == entries;
                    }});
+  std::ranges::copy(fixed.rules, std::back_inserter(all));
   return all;
 }
 

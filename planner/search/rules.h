@@ -4,6 +4,7 @@
 //   "tp has to divide heads", of {tp}, with the fact "heads 25": tp 8 breaks it
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <set>
@@ -15,6 +16,13 @@
 
 namespace boxcar::search {
 
+struct Rule {
+  std::vector<std::string> keys;                   // as SearchOptions::pinned names them
+  std::vector<std::string> facts;                  // of the model, the batch and the cluster: "heads 25"
+  std::string law;                                 // "tp has to divide heads"
+  std::function<bool(const planner::Job&)> holds;  // of hints, for a job like the rule's own
+};
+
 // Keys that stay as they are, or between two values.
 struct Fixed {
   std::set<std::string> pinned = {};
@@ -22,7 +30,11 @@ struct Fixed {
   bool more_recompute = false;  // also try more recomputation where less of it fits
   // Layouts that stay, as a user names them, and for how many dimensions of a stage's mesh they are.
   std::vector<std::pair<std::string, size_t>> layouts = {};
+  std::vector<Rule> rules = {};  // beside those of the dimensions
 
+  bool keeps_rules(const planner::Job& job) const {
+    return std::all_of(rules.begin(), rules.end(), [&](const Rule& rule) { return rule.holds(job); });
+  }
   bool is_pinned(const std::string& key) const { return pinned.count(key) > 0; }
   bool is_given(const std::string& key) const { return is_pinned(key) || ranges.count(key) > 0; }
   bool in_range(const std::string& key, int value) const {
@@ -32,15 +44,8 @@ struct Fixed {
   bool is_free(const std::string& key, int value) const { return !is_pinned(key) && in_range(key, value); }
 };
 
-struct Rule {
-  std::vector<std::string> keys;                   // as SearchOptions::pinned names them
-  std::vector<std::string> facts;                  // of the model, the batch and the cluster: "heads 25"
-  std::string law;                                 // "tp has to divide heads"
-  std::function<bool(const planner::Job&)> holds;  // of hints, for a job like the rule's own
-};
-
-// Rules of all dimensions, and of pinned layouts; those that say more come first. `job` has a complete model,
-// gpus and a global batch.
+// Rules of all dimensions, of pinned layouts, and those that `fixed` has; those that say more come first.
+// `job` has a complete model, gpus and a global batch.
 std::vector<Rule> rules_of(const planner::Job& job, const Fixed& fixed);
 
 // Rules of rows of the dimensions (dimensions.h).

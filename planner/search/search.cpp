@@ -285,7 +285,7 @@ class Search {
   const SearchOptions& options_;
   const Oracle& oracle_;
   const int64_t limit_;  // bytes of a device
-  Fixed fixed_{options_.pinned, options_.ranges, options_.goal == Goal::memory};
+  Fixed fixed_{options_.pinned, options_.ranges, options_.goal == Goal::memory, {}, options_.rules};
   Candidates points_{options_, static_cast<double>(limit_), oracle_.act_seconds};
   Outcome outcome_;
   Attempts attempts_{options_, oracle_, points_, limit_, outcome_};

@@ -66,7 +66,7 @@ const CommandCase cases[] = {
      "--objective: got \"money\", expected time, memory or cost"},
     {{"--gpus=1", "--global-batch=8", "--objective=cost"},
      2,
-     "cluster: dgx-a100-80g has no price; give price_per_gpu_hour in a cluster file"},
+     "--price: missing; dgx-a100-80g has no price_per_gpu_hour"},
     {{"--gpus=1", "--global-batch=8", "--max-step-time=fast"},
      2,
      "--max-step-time: got \"fast\", expected a time such as 5s or 2m"},

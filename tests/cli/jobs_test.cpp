@@ -64,6 +64,13 @@ TEST(Jobs, AModelFromAFileHasItsBiasesAndActivation) {
   EXPECT_EQ(simulate(llama("MistralForCausalLM", R"(, "sliding_window": 32)"), {"--seq=32"}).err, "");
   EXPECT_EQ(simulate(llama("LlamaForCausalLM", R"(, "attention_bias": true)"), {}).err,
             "boxcar: --model: attention_bias alone is not built: all linear layers have biases\n");
+  EXPECT_EQ(simulate(llama("LlamaForCausalLM", R"(, "rms_norm_eps": 1e-06, "rope_theta": 500000.0,
+                           "rope_scaling": {"rope_type": "llama3"})"),
+                     {})
+                .err,
+            "boxcar: --model: rms_norm_eps 1e-06 is not built: norms have 1e-05\n"
+            "boxcar: --model: rope_theta 500000 is not built: rotary positions have 10000\n"
+            "boxcar: --model: rope_scaling is not built: positions are as they are\n");
   const std::string bert = R"({"architectures": ["BertForMaskedLM"], )" + sizes;
   const Output tanh = simulate(
       bert + R"(, "hidden_act": "gelu_new", "hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0})",
@@ -75,6 +82,13 @@ TEST(Jobs, AModelFromAFileHasItsBiasesAndActivation) {
   EXPECT_EQ(nlohmann::json::parse(tanh.out)["configuration"]["model.gelu"], "tanh");
   EXPECT_EQ(nlohmann::json::parse(tanh.out)["configuration"]["model.dropout"], "0.2");
   EXPECT_EQ(nlohmann::json::parse(simulate(bert + "}", {}).out)["configuration"]["model.gelu"], "erf");
+}
+
+TEST(BadInput, APlanIsNoJob) {
+  const TemporaryFile plan("plan.txt", "plan 1\n");
+  EXPECT_EQ(run_program({"simulate", plan.path()}).err,
+            "boxcar: " + plan.path() + ": is a saved plan; simulate, train and campaign take it as --plan " +
+                plan.path() + "\n");
 }
 
 TEST(BadInput, JsonOfWhatDoesNotFitHasTheMemory) {

@@ -112,16 +112,33 @@ TEST(SearchCommand, StaysWithinWhatAFrameworkRuns) {
   const json sharded =
       json::parse(search({"--max-stack=deepspeed", "--zero=3", "--gpus=8", "--layers=4"}).out);
   for (const json& c : sharded["candidates"]) EXPECT_EQ(c["zero"], 3);
+  const json piped = json::parse(
+      search({"--max-stack=deepspeed", "--pp=2", "--gpus=8", "--layers=4", "--precision=bf16"}).out);
+  EXPECT_GE(piped["candidates"].size(), 2u);
+  for (const json& c : piped["candidates"]) {
+    EXPECT_LE(c["zero"], 1);
+    EXPECT_EQ(c["sequence_parallel"], false);
+  }
   EXPECT_EQ(search({"--max-stack=megatron", "--zero=1"}).exit_code, 0);
   const auto refused = [](const Words& flags) { return search(flags).err; };
   EXPECT_EQ(refused({"--max-stack=megatron", "--zero=2"}),
             "boxcar: --zero: megatron runs zero 0..1 alone (--max-stack megatron)\n");
   EXPECT_EQ(refused({"--max-stack=torchtitan", "--schedule=zb-h1"}),
             "boxcar: --schedule: torchtitan runs schedule 1f1b alone (--max-stack torchtitan)\n");
+  EXPECT_THAT(
+      refused({"--max-stack=deepspeed", "--zero=2", "--pp=2"}),
+      ::testing::HasSubstr("deepspeed runs zero 0..1 alone where pp is 2 or more (--max-stack deepspeed)"));
   EXPECT_EQ(refused({"--max-stack=boxcar"}),
             "boxcar: --max-stack: framework boxcar does not say what it runs\n");
   EXPECT_EQ(refused({"--max-stack=megatorn"}).substr(0, 80),
             "boxcar: --max-stack: no framework is named \"megatorn\" (did you mean megatron?); ");
+}
+
+TEST(SearchCommand, TakesThePriceOfAGpu) {
+  const json doc = json::parse(search({"--objective=cost", "--price=2.50", "--gpus=4"}).out);
+  const json& best = doc["candidates"][0];
+  EXPECT_NEAR(best["price_per_step"],
+              2.5 * best["gpus"].get<double>() * best["step_time_s"].get<double>() / 3600, 1e-12);
 }
 
 // `search --what-if` searches on the changed cluster.
