@@ -2,11 +2,10 @@
 FROM debian:12 AS build
 COPY . /src
 WORKDIR /src
-RUN scripts/setup && cmake --preset release -DBOXCAR_TESTS=OFF && cmake --build --preset release \
-    && cmake --install build --prefix /usr/local --strip
+RUN scripts/setup && cmake --preset release -DBOXCAR_TESTS=OFF && cmake --build --preset release && cd build && cpack
 
+# The package names the libraries that the program links.
 FROM debian:12
-RUN apt-get update && apt-get install -y --no-install-recommends libsimgrid3.32 libfmt9 libyaml-cpp0.7 libjemalloc2 libsqlite3-0 libprotobuf-lite32 \
-    && rm -rf /var/lib/apt/lists/*
-COPY --from=build /usr/local /usr/local
+COPY --from=build /src/build/boxcar_*.deb /tmp/
+RUN apt-get update && apt-get install -y --no-install-recommends /tmp/boxcar_*.deb && rm -rf /var/lib/apt/lists/* /tmp/boxcar_*.deb
 ENTRYPOINT ["boxcar"]

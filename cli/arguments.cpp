@@ -7,6 +7,8 @@
 #include <functional>
 #include <utility>
 
+#include "backends/machines/cluster.h"
+#include "backends/machines/named_constants.h"
 #include "cli/flag_synonyms.h"
 #include "ir/read_number.h"
 #include "sbp/error.h"
@@ -43,6 +45,20 @@ std::string initials(const std::string& flag) {
   return text;
 }
 
+// The constant of a cluster that a flag is called after, and where it is given: "--what-if
+// node.link_bandwidth=..." for --link-bandwidth. Empty: none is.
+std::string constant_meant(const std::string& flag, const std::vector<std::string>& known) {
+  const auto has = [&](const char* name) { return std::count(known.begin(), known.end(), name) > 0; };
+  if (!has("--cluster")) return "";
+  std::string name = flag.substr(std::min<size_t>(2, flag.size()));
+  std::replace(name.begin(), name.end(), '-', '_');
+  for (const std::string& constant : backends::constant_names(backends::load_cluster("dgx-h100", 0)))
+    if (constant.substr(constant.rfind('.') + 1) == name)  // npos + 1: from its beginning
+      return has("--what-if") ? fmt::format("--what-if {}=...", constant)
+                              : fmt::format("{} of a cluster file", constant);
+  return "";
+}
+
 [[noreturn]] void refuse_flag(const CLI::App& command, const std::string& flag) {
   const std::vector<std::string> known = flag_names(command);
   const auto same = std::find_if(known.begin(), known.end(), [&](const std::string& name) {
@@ -51,11 +67,13 @@ std::string initials(const std::string& flag) {
   const std::string_view elsewhere = flag_meant(flag);
   const bool here =
       std::find(known.begin(), known.end(), elsewhere.substr(0, elsewhere.find(' '))) != known.end();
+  const std::string constant = constant_meant(flag, known);
   const std::string meant = same != known.end() ? fmt::format(" (did you mean {}?)", *same)
                             : here              ? fmt::format(" (did you mean {}?)", elsewhere)
+                            : !constant.empty() ? fmt::format(" (did you mean {}?)", constant)
                                                 : did_you_mean(flag, known);
-  throw Error::input(flag,
-                     fmt::format("unknown flag{}; `boxcar {} --help` lists all", meant, full_name(command)));
+  const std::string name = command.get_name().empty() ? "" : " " + full_name(command);
+  throw Error::input(flag, fmt::format("unknown flag{}; `boxcar{} --help` lists all", meant, name));
 }
 
 // A validator's message follows the option's name, which CLI11 puts first: "--steps: ".

@@ -60,15 +60,30 @@ function tiles() {
     const cost = price ? `, ${dollarText(price[1])} (${dollarText(price[0])} to ${dollarText(price[2])})` : '';
     all.push({name: `Training on ${largeText(tokens)} tokens`, value: threeText(days[1]), unit: 'days',
       detail: `${threeText(days[0])} to ${threeText(days[2])} by published runs; ${largeText(hours[1])} GPU hours${cost}; ` +
-        'without failures'});
+        'without failures and checkpoints, which boxcar campaign counts'});
   }
   return all;
+}
+
+// "llama: 80 layers, hidden 8192, ..., bf16; dp 8, tp 4, pp 16"; empty for a plan without a job.
+function modelText() {
+  const keys = report.result.configuration;
+  /** @type {(path: string, unit?: string) => string[]} */
+  const value = (path, unit) => keys[path] ? [unit ? `${keys[path]} ${unit}` : `${path.split('.')[1]} ${keys[path]}`] : [];
+  if (!keys['model.family']) return '';
+  const sizes = [...value('model.layers', 'layers'), ...value('model.hidden'), ...value('model.heads', 'heads'),
+    ...value('model.seq'), ...value('train.global_batch').map((text) => text.replace('_', ' ')), keys['train.precision']];
+  const degrees = ['dp', 'tp', 'pp', 'context_parallel', 'ep', 'zero']
+    .filter((name) => !['0', '1'].includes(keys['parallel.' + name] || '1'))
+    .map((name) => `${name} ${keys['parallel.' + name]}`);
+  return `${keys['model.family']}: ${sizes.join(', ')}` + (degrees.length > 0 ? `; ${degrees.join(', ')}` : '');
 }
 
 function showVerdict() {
   document.title = `${report.plan}: ${secondsText(report.result.step_time_s)} a step`;
   byId('job').textContent =
     `${d3.format(',')(report.gpus)} GPUs, cluster ${report.cluster}, device ${report.device}, framework ${report.framework}`;
+  byId('model').textContent = modelText();
   d3.select('#tiles').selectAll('div').data(tiles()).enter().append('div').classed('alert', (tile) => !!tile.alert)
     .each(function (tile) {
       const value = make('dd', {class: 'value'}, tile.value);

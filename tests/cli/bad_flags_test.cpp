@@ -287,6 +287,11 @@ const JobCase job_cases[] = {
      "",
      2,
      "--lr: unknown flag (did you mean --learning-rate?); `boxcar simulate --help` lists all"},
+    {{"--link-bandwidth=450GB/s"},
+     "",
+     2,
+     "--link-bandwidth: unknown flag (did you mean --what-if node.link_bandwidth=...?); `boxcar simulate "
+     "--help` lists all"},
     {{"--TP=2"}, "", 2, "--TP: unknown flag (did you mean --tp?); `boxcar simulate --help` lists all"},
     {{"--model=gpt2", "--family=bert"},
      "",

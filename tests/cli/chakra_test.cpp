@@ -56,7 +56,7 @@ Trace read_trace(const std::string& path) {
   return trace;
 }
 
-const proto::AttributeProto& attr(const proto::Node& node, const std::string& name) {
+const proto::AttributeProto& attr(const proto::Node& node, std::string_view name) {
   for (const proto::AttributeProto& one : node.attr())
     if (one.name() == name) return one;
   ADD_FAILURE() << node.name() << " has no " << name;

@@ -441,7 +441,8 @@ TEST_F(SweepCommand, SearchesEachPoint) {
     EXPECT_EQ(doc["candidates"], alone["candidates"]);
     EXPECT_EQ(row["searched"], true);
     EXPECT_EQ(row["pp"], 1);
-    EXPECT_EQ(std::to_string(row["tp"].get<int>()), alone["best"]["configuration"]["parallel.tp"]);
+    EXPECT_EQ(std::to_string(row["tp"].get<int>()),
+              alone["best"]["configuration"]["parallel.tp"].get<std::string>());
   }
 }
 

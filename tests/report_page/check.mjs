@@ -55,6 +55,9 @@ async function checkNumbers({page, report}) {
   const tiles = Object.fromEntries(await page.$$eval('#tiles > div', (all) => all.map((one) =>
     [one.querySelector('dt').textContent, [...one.querySelectorAll('dd')].map((dd) => dd.textContent)])));
   assert.equal(tiles.Memory[0], r.fits ? 'fits' : 'does not fit');
+  const given = report.result.configuration, model = await page.textContent('#model');
+  for (const path of ['model.layers', 'model.hidden', 'model.seq', 'train.global_batch', 'train.precision', 'parallel.dp'])
+    assert.ok(model.includes(given[path]), `${path} in ${model}`);
   assert.equal(tiles.Memory.at(-1), report.verdict.find((line) => line.name === 'fits').text);
   same(tiles.Step[0], r.step_time_s, 'step', 4);
   const bar = report.errors.rows.find((row) => row.used);
