@@ -75,8 +75,14 @@ struct Product {
     return a.type == b.type && c.type == d.type && (a.type == CUDA_R_64F) == wide &&
            (d.type == a.type || (!wide && d.type == CUDA_R_32F)) &&
            (desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
-            (!wide && d.batch == 1 && desc.bias_type == d.type)) &&
+            (!wide && d.batch == 1 && desc.bias_type == d.type && desc.bias)) &&
            (!desc.has_gelu() || (desc.aux && desc.aux_leading >= d.rows && desc.aux_leading % 8 == 0));
+  }
+
+  // The kernel that does it.
+  std::string kernel() const {
+    return "cublasLt " + std::to_string(algorithm) + " " + std::to_string(a.type) + " " +
+           std::to_string(d.type) + " " + std::to_string(desc.epilogue);
   }
 
   // In the form with tanh, and its slope.
@@ -243,7 +249,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
     return CUBLAS_STATUS_INVALID_VALUE;
   if (desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT && !desc->bias) return CUBLAS_STATUS_INVALID_VALUE;
   if (product.algorithm == refuses) return CUBLAS_STATUS_NOT_SUPPORTED;
-  const bool launched = cuda_on_cpu::put(stream, [product] { product.act(); }) == cudaSuccess;
+  const bool launched = cuda_on_cpu::put(
+                            stream, [product] { product.act(); }, product.kernel()) == cudaSuccess;
   return launched ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 }

@@ -223,6 +223,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   const Descriptor& pack = of(variants);
   if (engine.engine != sound || !of(plan).finalized || !pack.finalized) return CUDNN_STATUS_NOT_SUPPORTED;
   const auto run = run_of(engine.descriptors.at(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)[0], pack);
-  return cuda_on_cpu::put(handle->stream, run) == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+  const std::string kernel = "cudnn " + std::to_string(reinterpret_cast<uintptr_t>(plan));
+  const bool launched = cuda_on_cpu::put(handle->stream, run, kernel) == cudaSuccess;
+  return launched ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 }

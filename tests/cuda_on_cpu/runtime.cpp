@@ -8,7 +8,14 @@
 // allocating and freeing memory.
 //
 // An act of a library may wait for other streams' acts, by put_until: it is polled, also as part of a graph,
-// whenever somebody waits for its stream.
+// whenever somebody waits for its stream. It has multiprocessors from its begin to its end, and a kernel
+// needs one that is free. Of a graph, Machine::branches acts are under way at once, at most.
+//
+// Kernels are loaded lazily: the first launch of each on a GPU takes the GPU's context and waits until all
+// that was launched there is done; other calls on this GPU wait meanwhile.
+//
+// With Machine::seed, each call lets streams of its GPU run, in an order drawn at random, and graphs draw
+// which of the acts that could run is next.
 //
 // One GPU, or as many as the environment variable CUDA_ON_CPU_GPUS says. Launches, copies and marks on the
 // stream of a GPU other than the thread's are refused.
@@ -20,6 +27,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
+#include <random>
 #include <set>
 #include <thread>
 #include <utility>
@@ -31,21 +40,39 @@
 
 namespace {
 
-constexpr size_t memory_of_gpu = size_t{2} << 30, pinned_of_host = size_t{1} << 30,
-                 poisoned = size_t{1} << 20;
+constexpr size_t pinned_of_host = size_t{1} << 30, poisoned = size_t{1} << 20;
 
-int count_gpus() {
-  const char* const wanted = std::getenv("CUDA_ON_CPU_GPUS");
-  return wanted ? std::atoi(wanted) : 1;
+int number(const char* name, int otherwise) {
+  const char* const wanted = std::getenv(name);
+  return wanted ? std::atoi(wanted) : otherwise;
 }
-cuda_on_cpu::Machine machine{count_gpus(), CUDART_VERSION, {}};
+bool loads_lazily() {
+  const char* const wanted = std::getenv("CUDA_MODULE_LOADING");
+  return !wanted || std::strcmp(wanted, "EAGER") != 0;
+}
+cuda_on_cpu::Machine machine{.gpus = number("CUDA_ON_CPU_GPUS", 1),
+                             .driver = CUDART_VERSION,
+                             .lazy = loads_lazily(),
+                             .branches = number("CUDA_ON_CPU_BRANCHES", 1 << 30),
+                             .seed = number("CUDA_ON_CPU_SEED", -1)};
 
 using cuda_on_cpu::Act;
 using cuda_on_cpu::Kept;
 
+struct Put {
+  Act act;
+  int gpu = 0;
+  int blocks = 0;       // multiprocessors that it has while it is under way
+  bool kernel = false;  // needs one
+};
+// An act on its way.
+struct Running {
+  Kept kept;
+  int got = 0;  // multiprocessors
+};
 struct Work {
-  std::deque<Act> acts;
-  Kept kept;  // of the first act, which waits
+  std::deque<Put> acts;
+  Running first;  // the first act, which waits
   int64_t launched = 0, done = 0;
   double milliseconds = 0;  // that its acts report
 };
@@ -60,7 +87,7 @@ struct Memory {
 // Acts under capture, each with its predecessors. `streams`: those that joined, the first one first.
 struct Capture {
   struct Node {
-    Act act;
+    Put put;
     std::set<size_t> after;
   };
   std::vector<Node> nodes;
@@ -75,21 +102,42 @@ std::map<CUstream_st*, int> streams;
 std::map<void*, size_t> pinned;
 std::map<std::string, int> tallies;
 Work* running = nullptr;
+struct Context {
+  std::set<std::string> loaded;
+  bool loading = false;
+};
+std::map<int, Context> contexts;  // by GPU
+std::map<int, int> held;          // multiprocessors, by GPU
+std::mt19937_64 drawn;
 thread_local int current = 0;
+thread_local bool chosen = false;  // whether the thread has chosen its GPU
 thread_local cudaError_t last = cudaSuccess;
 
 cudaError_t failed(cudaError_t error) { return last = error; }
+
+// Whether the act is over. It has multiprocessors from when it has got all that it needs.
+bool poll(const Put& put, Running& state) {
+  int& taken = held[put.gpu];
+  if (put.kernel && taken >= machine.multiprocessors) return false;
+  if (state.got < put.blocks) {
+    const int more = std::min(put.blocks - state.got, machine.multiprocessors - taken);
+    state.got += more, taken += more;
+    if (state.got < put.blocks) return false;
+  }
+  if (!put.act(state.kept)) return false;
+  taken -= std::exchange(state, {}).got;
+  return true;
+}
 
 // Acts that wait for another stream run it that far. This never recurses back here, since the awaited acts
 // were launched before. False where one of them waits for something that has not come.
 bool run(Work& work, int64_t until) {
   while (work.done < until) {
     Work* const before = std::exchange(running, &work);
-    const bool over = work.acts.front()(work.kept);
+    const bool over = poll(work.acts.front(), work.first);
     running = before;
     if (!over) return false;
     work.acts.pop_front();
-    work.kept = nullptr;
     ++work.done;
   }
   return true;
@@ -120,9 +168,10 @@ struct CUgraphExec_st {
 };
 struct GraphRun {
   bool newest = false;
-  std::vector<bool> done;
-  std::vector<Kept> kept;
+  std::vector<bool> done, begun;  // by node
+  std::vector<Running> states;
   size_t left = 0;
+  int under_way = 0;
 };
 struct CUevent_st {
   int gpu;
@@ -135,24 +184,77 @@ struct CUevent_st {
 
 namespace {
 
-cudaError_t add_until(cudaStream_t stream, Act act) {
-  const std::lock_guard lock(mutex);
+// A call that needs a context: under the lock, while nobody loads on the thread's GPU.
+class Called {
+ public:
+  Called() : lock_(mutex) {
+    if (!chosen) ++tallies["calls without a GPU"];
+    while (contexts[current].loading) pause();
+    if (machine.seed >= 0) run_some();
+  }
+  std::unique_lock<std::mutex>& lock() { return lock_; }
+  // Of a kernel's first launch.
+  void load(const std::string& kernel) {
+    Context& context = contexts[current];
+    if (!machine.lazy || kernel.empty() || !context.loaded.insert(kernel).second) return;
+    context.loading = true;
+    ++tallies["loads"];
+    for (bool all = false; !all;) {
+      all = true;
+      for (const auto& [stream, gpu] : streams) all &= gpu != current || is_done(stream);
+      if (!all) pause();
+    }
+    context.loading = false;
+  }
+
+ private:
+  static bool is_done(CUstream_st* stream);
+  static void run_some();
+  void pause() {
+    lock_.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    lock_.lock();
+  }
+
+  std::unique_lock<std::mutex> lock_;
+};
+bool Called::is_done(CUstream_st* stream) { return run(*stream->work, stream->work->launched); }
+void Called::run_some() {
+  std::vector<Work*> works;
+  for (const auto& [stream, gpu] : streams)
+    if (gpu == current) works.push_back(stream->work.get());
+  std::shuffle(works.begin(), works.end(), drawn);
+  for (Work* const work : works)
+    if (work->launched > work->done)
+      run(*work, work->done + 1 +
+                     static_cast<int64_t>(drawn() % static_cast<uint64_t>(work->launched - work->done)));
+}
+
+// A kernel, where it is named, else an act of another kind.
+cudaError_t add_put(cudaStream_t stream, Put put, const std::string& kernel = "") {
+  Called called;
   if (!stream || !streams.contains(stream) || stream->gpu != current)
     return failed(cudaErrorInvalidResourceHandle);
+  called.load(kernel);
+  put.gpu = current;
   if (stream->capture) {
-    stream->capture->nodes.push_back({std::move(act), stream->after});
+    stream->capture->nodes.push_back({std::move(put), stream->after});
     stream->after = {stream->capture->nodes.size() - 1};
     return cudaSuccess;
   }
-  stream->work->acts.push_back(std::move(act));
+  stream->work->acts.push_back(std::move(put));
   ++stream->work->launched;
   return cudaSuccess;
 }
-cudaError_t add(cudaStream_t stream, std::function<void()> act) {
-  return add_until(stream, [act = std::move(act)](Kept&) {
+cudaError_t add_until(cudaStream_t stream, Act act, int blocks = 0) {
+  return add_put(stream, {.act = std::move(act), .blocks = blocks});
+}
+cudaError_t add(cudaStream_t stream, std::function<void()> act, const std::string& kernel = "") {
+  const auto once = [act = std::move(act)](Kept&) {
     act();
     return true;
-  });
+  };
+  return add_put(stream, {.act = once, .kernel = !kernel.empty()}, kernel);
 }
 
 // On the thread's GPU: threads of a test may be processes with GPUs of their own.
@@ -168,29 +270,35 @@ cudaError_t refused_by(const std::shared_ptr<Capture>& capture, cudaError_t erro
   return failed(error);
 }
 
-// Dependencies alone decide: every second run takes the newest runnable act, otherwise the oldest. An act
-// that still waits lets others go first.
+// Whether a node may be polled: all before it is done, and it has begun, or one more may.
+bool may_run(const CUgraphExec_st& exec, const GraphRun& run, size_t n) {
+  const std::set<size_t>& after = exec.nodes[n].after;
+  return !run.done[n] && (run.begun[n] || run.under_way < machine.branches) &&
+         std::all_of(after.begin(), after.end(), [&](size_t a) { return run.done[a]; });
+}
+
+// Dependencies alone decide: every second run takes the newest runnable act, otherwise the oldest; with a
+// seed any. An act that still waits lets others go first, as many as may be under way.
 bool run_graph(CUgraphExec_st& exec, Kept& kept) {
   const size_t nodes = exec.nodes.size();
   if (!kept) {
     const bool newest = exec.runs++ % 2 == 0;
-    kept = std::make_shared<GraphRun>(
-        GraphRun{newest, std::vector<bool>(nodes), std::vector<Kept>(nodes), nodes});
+    const std::vector<bool> none(nodes);
+    kept = std::make_shared<GraphRun>(GraphRun{newest, none, none, std::vector<Running>(nodes), nodes, 0});
   }
   GraphRun& run = *static_cast<GraphRun*>(kept.get());
   std::vector<bool> waits(nodes);
   while (run.left > 0) {
-    size_t next = nodes;
-    for (size_t n = 0; n < nodes && (run.newest || next == nodes); ++n) {
-      const std::set<size_t>& after = exec.nodes[n].after;
-      if (!run.done[n] && !waits[n] &&
-          std::all_of(after.begin(), after.end(), [&](size_t a) { return run.done[a]; }))
-        next = n;
-    }
-    if (next == nodes) return false;
-    const bool over = exec.nodes[next].act(run.kept[next]);
-    (over ? run.done : waits)[next] = true;
-    if (over) --run.left;
+    std::vector<size_t> next;
+    const bool first = machine.seed < 0 && !run.newest;
+    for (size_t n = 0; n < nodes && !(first && !next.empty()); ++n)
+      if (!waits[n] && may_run(exec, run, n)) next.push_back(n);
+    if (next.empty()) return false;
+    const size_t n = machine.seed >= 0 ? next[drawn() % next.size()] : next.back();
+    if (!run.begun[n]) run.begun[n] = true, ++run.under_way;
+    const bool over = poll(exec.nodes[n].put, run.states[n]);
+    (over ? run.done : waits)[n] = true;
+    if (over) --run.left, --run.under_way;
   }
   return true;
 }
@@ -230,23 +338,33 @@ int cuda_on_cpu::tallied(const std::string& what) {
   return tallies[what];
 }
 
-void cuda_on_cpu::pretend(const Machine& other) { machine = other; }
-cuda_on_cpu::Machine cuda_on_cpu::pretended() { return machine; }
-
-cudaError_t cuda_on_cpu::put(cudaStream_t stream, std::function<void()> act) {
-  return add(stream, std::move(act));
+// A process that begins has loaded nothing.
+void cuda_on_cpu::pretend(const Machine& other) {
+  machine = other;
+  contexts.clear();
+  if (machine.seed >= 0) drawn.seed(static_cast<uint64_t>(machine.seed));
 }
-cudaError_t cuda_on_cpu::put_until(cudaStream_t stream, Act act) { return add_until(stream, std::move(act)); }
-cudaError_t cuda_on_cpu::launch(const cudaLaunchConfig_t& config, std::function<void()> thread) {
+cuda_on_cpu::Machine cuda_on_cpu::pretended() { return machine; }
+void cuda_on_cpu::touch() { const Called called; }
+
+cudaError_t cuda_on_cpu::put(cudaStream_t stream, std::function<void()> act, const std::string& kernel) {
+  return add(stream, std::move(act), kernel);
+}
+cudaError_t cuda_on_cpu::put_until(cudaStream_t stream, Act act, int blocks) {
+  return add_until(stream, std::move(act), blocks);
+}
+cudaError_t cuda_on_cpu::launch(const cudaLaunchConfig_t& config, const void* kernel,
+                                std::function<void()> thread) {
   const dim3 grid = config.gridDim, block = config.blockDim;
   const bool fits = grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.y < 65536 && grid.z < 65536 &&
                     block.x > 0 && block.x * block.y * block.z <= 1024;
   if (!fits) return failed(cudaErrorInvalidConfiguration);
   const double threads = 1.0 * grid.x * grid.y * grid.z * block.x * block.y * block.z;
-  return add(config.stream, [grid, block, threads, thread = std::move(thread)] {
+  const auto act = [grid, block, threads, thread = std::move(thread)] {
     run_grid(grid, block, thread);
     spend(kernel_milliseconds + threads * thread_milliseconds);
-  });
+  };
+  return add(config.stream, act, "kernel " + std::to_string(reinterpret_cast<uintptr_t>(kernel)));
 }
 
 extern "C" {
@@ -313,6 +431,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int gpu) {
 cudaError_t cudaSetDevice(int gpu) {
   if (gpu < 0 || gpu >= machine.gpus) return failed(cudaErrorInvalidDevice);
   current = gpu;
+  chosen = true;
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* gpu) {
@@ -335,7 +454,7 @@ cudaError_t cudaMalloc(void** result, size_t bytes) {
   cudaMemGetInfo(&free, &total);
   *result = nullptr;
   {
-    const std::lock_guard lock(mutex);
+    const Called called;
     if (captures()) return failed(cudaErrorStreamCaptureUnsupported);
   }
   if (bytes > free) return failed(cudaErrorMemoryAllocation);
@@ -349,7 +468,7 @@ cudaError_t cudaMalloc(void** result, size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** result, size_t bytes, unsigned) {
-  const std::lock_guard lock(mutex);
+  const Called called;
   *result = nullptr;
   if (captures()) return failed(cudaErrorStreamCaptureUnsupported);
   if (bytes > pinned_of_host) return failed(cudaErrorMemoryAllocation);
@@ -361,7 +480,8 @@ cudaError_t cudaHostAlloc(void** result, size_t bytes, unsigned) {
 }
 cudaError_t cudaFreeHost(void* address) {
   if (!address) return cudaSuccess;
-  std::unique_lock lock(mutex);
+  Called called;
+  std::unique_lock<std::mutex>& lock = called.lock();
   if (pinned.erase(address) == 0) return failed(cudaErrorInvalidValue);
   run_all(lock);
   std::free(address);
@@ -370,7 +490,8 @@ cudaError_t cudaFreeHost(void* address) {
 // Waits for the GPU, as CUDA does.
 cudaError_t cudaFree(void* address) {
   if (!address) return cudaSuccess;
-  std::unique_lock lock(mutex);
+  Called called;
+  std::unique_lock<std::mutex>& lock = called.lock();
   if (captures()) return failed(cudaErrorStreamCaptureUnsupported);
   if (memory.erase(address) == 0) return failed(cudaErrorInvalidValue);
   run_all(lock);
@@ -378,8 +499,8 @@ cudaError_t cudaFree(void* address) {
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  const std::lock_guard lock(mutex);
-  *total = *free = memory_of_gpu;
+  const Called called;
+  *total = *free = machine.memory;
   for (const auto& [address, m] : memory)
     if (m.gpu == current) *free -= std::min(*free, m.bytes);
   return cudaSuccess;
@@ -403,14 +524,15 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  const std::lock_guard lock(mutex);
+  const Called called;
   ++tallies["streams"];
   *stream = new CUstream_st{.gpu = current};
   streams[*stream] = current;
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  std::unique_lock lock(mutex);
+  Called called;
+  std::unique_lock<std::mutex>& lock = called.lock();
   if (streams.erase(stream) == 0) return failed(cudaErrorInvalidResourceHandle);
   if (stream->capture) {
     stream->capture->valid = false;
@@ -422,7 +544,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 // The first query finds it not done, the second done.
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  const std::lock_guard lock(mutex);
+  const Called called;
   if (stream->capture) return refused_by(stream->capture, cudaErrorStreamCaptureUnsupported);
   Work& work = *stream->work;
   if (work.done == work.launched) {
@@ -433,7 +555,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return failed(cudaErrorNotReady);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  std::unique_lock lock(mutex);
+  Called called;
+  std::unique_lock<std::mutex>& lock = called.lock();
   if (stream->capture) return refused_by(stream->capture, cudaErrorStreamCaptureUnsupported);
   ++tallies["waits for streams"];
   run_to_end(lock, stream->work, stream->work->launched);
@@ -442,7 +565,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   Record record;
   {
-    const std::lock_guard lock(mutex);
+    const Called called;
     if (event->capture) {
       const std::shared_ptr<Capture> capture = event->capture;
       if (capture->over) return failed(cudaErrorCapturedEvent);
@@ -462,12 +585,12 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return add_until(stream, [record](Kept&) { return run(*record.work, record.at); });
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  const std::lock_guard lock(mutex);
+  const Called called;
   *status = stream->capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  const std::lock_guard lock(mutex);
+  const Called called;
   if (stream->capture) return refused_by(stream->capture, cudaErrorStreamCaptureUnsupported);
   stream->capture = std::make_shared<Capture>();
   stream->capture->streams = {stream};
@@ -475,7 +598,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
 }
 // Every stream that joined must have been waited for, also indirectly.
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  const std::lock_guard lock(mutex);
+  const Called called;
   *graph = nullptr;
   const std::shared_ptr<Capture> capture = stream->capture;
   if (!capture) return failed(cudaErrorInvalidValue);
@@ -496,7 +619,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  const std::lock_guard lock(mutex);
+  const Called called;
   ++tallies["graphs"];
   *exec = new CUgraphExec_st{graph->nodes};
   return cudaSuccess;
@@ -513,14 +636,15 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   return add_until(stream, [exec](Kept& kept) { return run_graph(*exec, kept); });
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-  std::unique_lock lock(mutex);
+  Called called;
+  std::unique_lock<std::mutex>& lock = called.lock();
   run_all(lock);
   delete exec;
   return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  const std::lock_guard lock(mutex);
+  const Called called;
   ++tallies["events"];
   *event = new CUevent_st{
       .gpu = current, .timed = (flags & cudaEventDisableTiming) == 0, .record = {}, .milliseconds = {}};
@@ -531,7 +655,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  const std::lock_guard lock(mutex);
+  const Called called;
   if (!streams.contains(stream) || event->gpu != stream->gpu) return failed(cudaErrorInvalidResourceHandle);
   event->capture = stream->capture;
   event->after = stream->after;
@@ -539,17 +663,18 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   Work& work = *stream->work;
   if (event->timed) {
     event->milliseconds = std::make_shared<double>();
-    work.acts.push_back([&work, time = event->milliseconds](Kept&) {
+    const auto act = [&work, time = event->milliseconds](Kept&) {
       *time = work.milliseconds;
       return true;
-    });
+    };
+    work.acts.push_back({.act = act, .gpu = stream->gpu});
     ++work.launched;
   }
   event->record = {stream->work, work.launched};
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  const std::lock_guard lock(mutex);
+  const Called called;
   if (event->capture) return failed(cudaErrorCapturedEvent);
   const Record& record = event->record;
   if (!record.work || record.work->done >= record.at) return cudaSuccess;
@@ -557,7 +682,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return failed(cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  std::unique_lock lock(mutex);
+  Called called;
+  std::unique_lock<std::mutex>& lock = called.lock();
   if (event->capture) return failed(cudaErrorCapturedEvent);
   if (const Record record = event->record; record.work) run_to_end(lock, record.work, record.at);
   return cudaSuccess;

@@ -1,11 +1,15 @@
 // The stand-in for CUDA is as strict as documented; otherwise the tests over it would prove less.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
 #include "cuda_runtime.h"
+#include "tally.h"
 
 namespace {
 
@@ -109,6 +113,62 @@ TEST_F(StandIn, LaunchesThatCannotBeAreRefused) {
   cudaGetLastError();
 }
 
+// --- rules that bite where an act waits for another
+
+using cuda_on_cpu::Kept;
+void unloaded(int* out) { out[threadIdx.x] = 1; }
+
+// Its first launch, and meanwhile any other call on the GPU.
+TEST_F(StandIn, AFirstLaunchWaitsUntilTheGpuIsIdle) {
+  const cuda_on_cpu::Machine before = cuda_on_cpu::pretended();
+  for (const bool lazy : {true, false}) {
+    cuda_on_cpu::pretend({.driver = 13000, .lazy = lazy});
+    std::atomic<bool> ends = false, launched = false, asked = false;
+    cuda_on_cpu::put_until(streams_[1], [&](Kept&) { return ends.load(); });
+    std::thread launches([&] {
+      cudaSetDevice(0);
+      launch(unloaded, 64, memory_);
+      launched = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::thread asks([&] {
+      cudaSetDevice(0);
+      cudaEventQuery(event_);
+      asked = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(launched, !lazy);
+    EXPECT_EQ(asked, !lazy);
+    ends = true;
+    launches.join();
+    asks.join();
+    cudaStreamSynchronize(streams_[0]);
+    cudaStreamSynchronize(streams_[1]);
+  }
+  cuda_on_cpu::pretend(before);
+}
+
+TEST_F(StandIn, AnActWaitsForMultiprocessors) {
+  const cuda_on_cpu::Machine before = cuda_on_cpu::pretended();
+  cuda_on_cpu::pretend({.driver = 13000, .lazy = false, .multiprocessors = 4});
+  bool ends = false, begun = false;
+  cuda_on_cpu::put_until(
+      streams_[0], [&](Kept&) { return ends; }, 4);
+  EXPECT_EQ(cudaStreamQuery(streams_[0]), cudaErrorNotReady);
+  cuda_on_cpu::put_until(
+      streams_[1], [&](Kept&) { return begun = true; }, 2);
+  for (int asked = 0; asked < 3; ++asked) EXPECT_EQ(cudaStreamQuery(streams_[1]), cudaErrorNotReady);
+  EXPECT_FALSE(begun);
+  ends = true;
+  EXPECT_EQ(cudaStreamQuery(streams_[0]), cudaErrorNotReady);
+  EXPECT_EQ(cudaStreamQuery(streams_[0]), cudaSuccess);
+  EXPECT_EQ(cudaStreamQuery(streams_[1]), cudaErrorNotReady);
+  EXPECT_EQ(cudaStreamQuery(streams_[1]), cudaSuccess);
+  EXPECT_TRUE(begun);
+  cudaGetLastError();
+  cuda_on_cpu::pretend(before);
+}
+
 // Two streams under capture: numbers on the first, then late on the second, which joins and is joined back.
 class StandInGraph : public StandIn {
  protected:
@@ -168,6 +228,38 @@ TEST_F(StandInGraph, AMissingEdgeIsSeen) {
   cudaStreamSynchronize(streams_[0]);
   EXPECT_EQ(third, -1);
   cudaGraphExecDestroy(exec);
+}
+
+// The second stream's act ends the first's.
+TEST_F(StandInGraph, HasAsManyBranchesUnderWayAsTheMachine) {
+  const cuda_on_cpu::Machine before = cuda_on_cpu::pretended();
+  for (const int branches : {2, 1}) {
+    cuda_on_cpu::pretend({.driver = 13000, .branches = branches});
+    std::atomic<bool> ends = false;
+    ASSERT_EQ(begin(), cudaSuccess);
+    hold_back(1, 0, event_);
+    cuda_on_cpu::put_until(streams_[0], [&](Kept&) { return ends.load(); });
+    cuda_on_cpu::put(streams_[1], [&] { ends = true; });
+    hold_back(0, 1, joins_);
+    cudaGraph_t graph = nullptr;
+    ASSERT_EQ(cudaStreamEndCapture(streams_[0], &graph), cudaSuccess);
+    cudaGraphExec_t exec = nullptr;
+    cudaGraphInstantiate(&exec, graph, 0);
+    cudaGraphDestroy(graph);
+    std::vector<bool> ended;
+    for (int launched = 0; launched < 2; ++launched) {  // the newest act first, then the oldest
+      ends = false;
+      cudaGraphLaunch(exec, streams_[0]);
+      for (int asked = 0; asked < 5; ++asked) cudaStreamQuery(streams_[0]);
+      ended.push_back(cudaStreamQuery(streams_[0]) == cudaSuccess);
+      ends = true;
+      cudaStreamSynchronize(streams_[0]);
+    }
+    EXPECT_EQ(ended, (std::vector<bool>{true, branches > 1}));
+    cudaGraphExecDestroy(exec);
+  }
+  cudaGetLastError();
+  cuda_on_cpu::pretend(before);
 }
 
 TEST_F(StandInGraph, RefusesWhatCudaRefuses) {

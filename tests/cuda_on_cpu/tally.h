@@ -14,11 +14,17 @@
 
 namespace cuda_on_cpu {
 
-// The machine that the stand-in pretends to be. Set it only while nothing uses the machine.
+// The machine that the stand-in pretends to be. Set it only while nothing uses the machine. It begins with
+// lazy loading unless CUDA_MODULE_LOADING is EAGER.
 struct Machine {
   int gpus = 1, driver = 0;
   std::vector<std::string> names = {};  // of GPUs, by number; unnamed GPUs are all alike
   bool cudnn = true;                    // whether cuDNN starts
+  bool lazy = true;                     // a kernel is loaded by its first launch
+  int multiprocessors = 132;            // of a GPU
+  size_t memory = size_t{8} << 30;      // of a GPU, in bytes
+  int branches = 1 << 30;               // of a graph that are under way at once, at most
+  int64_t seed = -1;                    // 0 and up: acts run early, in an order drawn by this
 };
 void pretend(const Machine& machine);
 Machine pretended();
@@ -29,13 +35,17 @@ constexpr double kernel_milliseconds = 2e-3, thread_milliseconds = 1e-6;
 // Advances the time that events of the running act's stream see. Only in an act.
 void spend(double milliseconds);
 void tally(const std::string& what);
-// Puts an act of a library on the stream. A captured act may run repeatedly.
-cudaError_t put(cudaStream_t stream, std::function<void()> act);
+// Puts an act of a library, with a kernel of this name, on the stream. A captured act may run repeatedly.
+cudaError_t put(cudaStream_t stream, std::function<void()> act, const std::string& kernel = "");
 // Puts an act that may wait for others without blocking anyone: it is polled until it returns true. `kept` is
-// its own state between polls, and null whenever it begins.
+// its own state between polls, and null whenever it begins. It begins when it has got `blocks`
+// multiprocessors, which may come one by one, and has them until it is over.
 using Kept = std::shared_ptr<void>;
 using Act = std::function<bool(Kept& kept)>;
-cudaError_t put_until(cudaStream_t stream, Act act);
+cudaError_t put_until(cudaStream_t stream, Act act, int blocks = 0);
+// Counts a call that needs a context. One of a thread that has chosen no GPU makes one on GPU 0: it is
+// tallied as "calls without a GPU".
+void touch();
 // How often `what` was tallied. From any thread.
 int tallied(const std::string& what);
 

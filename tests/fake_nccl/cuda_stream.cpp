@@ -3,11 +3,14 @@
 
 namespace fake_nccl {
 
-void put(void* stream, Act act) { cuda_on_cpu::put_until(static_cast<cudaStream_t>(stream), std::move(act)); }
+void put(void* stream, Act act, int blocks) {
+  cuda_on_cpu::put_until(static_cast<cudaStream_t>(stream), std::move(act), blocks);
+}
 bool captures(void* stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status);
   return status == cudaStreamCaptureStatusActive;
 }
+void touch() { cuda_on_cpu::touch(); }
 
 }  // namespace fake_nccl

@@ -10,6 +10,9 @@
 //
 // A send reads its memory when the receive has begun, and ends when that has ended.
 //
+// An act has multiprocessors from its begin to its end: as many as the communicator's configuration allows,
+// at most 32. Sends and receives have the next power of two.
+//
 // After ncclCommAbort has returned, no act of that member reads or writes its memory. It waits until no graph
 // contains such an act.
 #include "fake_nccl/fake_nccl.h"
@@ -18,6 +21,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <climits>
 #include <cstring>
@@ -83,8 +87,10 @@ size_t size_of(int type) {
 
 struct World {
   std::mutex mutex;
-  std::atomic<int> live = 0, calls = 0, batches = 0, few_blocks = 0, early = 0;
+  std::atomic<int> live = 0, calls = 0, batches = 0, most_blocks = 0, early = 0;
   int stopped_rank = -1, stopped_act = -1, stopped_with = 0, stopped_set_up = -1;
+  int stuck_rank = -1, stuck_act = -1;
+  std::atomic<bool> stuck_for_ever = false;
   std::string last_error;
 
   void complain(const std::string& what) {
@@ -102,22 +108,24 @@ World& world() {
 
 // NCCL's own name, which its interface shows.
 struct ncclComm {
-  ncclComm(const std::string& folder, int rank, int size)
+  ncclComm(const std::string& folder, int rank, int size, int blocks)
       : board(folder),
         rank(rank),
         size(size),
+        blocks(blocks),
         sent(static_cast<size_t>(size)),
         received(sent),
         sends(sent),
         receives(sent) {}
 
   const Board board;
-  const int rank, size;
+  const int rank, size, blocks;
   std::atomic<int> error = success, joined = 0;  // ranks below `joined` have joined
   std::atomic<int> busy = 2;                     // polls until the call is accepted
   std::atomic<bool> aborted = false, inside = false;
   std::mutex mutex;  // guards its acts and its abort
   int acts = 0;
+  int launched = 0;
   int64_t rounds = 0, captures = 0;
   std::vector<int64_t> sent, received;                      // by peer
   std::vector<int64_t> sends, receives;                     // the same, as they are launched
@@ -386,10 +394,16 @@ void launch(const Shared& comm, std::vector<Primitive> batch, void* stream) {
   for (Primitive& p : batch) p.captured = captured ? comm->captures : 0;
   if (!captured) tell_launched(*comm, batch);
   const std::shared_ptr<char> graph = captured ? comm->graphs : nullptr;
-  fake_nccl::put(stream, [comm, graph, batch = std::move(batch)](Kept& kept) {
+  const auto blocks = static_cast<unsigned>(comm->blocks);
+  const bool joint = std::all_of(batch.begin(), batch.end(), [](const Primitive& p) { return p.joint(); });
+  const auto act = [comm, graph, batch = std::move(batch)](Kept& kept) {
     if (!kept) kept = begin(*comm);
     return over(*comm, batch, *static_cast<Turn*>(kept.get()));
-  });
+  };
+  fake_nccl::put(stream, act, static_cast<int>(joint ? blocks : std::bit_ceil(blocks)));
+  const bool sticks = comm->rank == w.stuck_rank && comm->launched++ == w.stuck_act;
+  while (sticks && (w.stuck_for_ever || !comm->aborted))
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 // Calls of a thread since ncclGroupStart.
@@ -471,10 +485,16 @@ int ncclCommInitRankConfig(ncclComm** comm, int ranks, Id id, int rank, Config* 
       std::array{config->cluster, config->least_blocks, config->split} !=
           std::array{INT_MIN, INT_MIN, INT_MIN})
     return refuse("a configuration of another version");
-  if (config->most_blocks != INT_MIN) ++world().few_blocks;
+  constexpr int most = 32;  // that NCCL takes by itself
+  const int blocks = config->most_blocks == INT_MIN ? most : config->most_blocks;
+  if (blocks < 1) return invalid_argument;
+  fake_nccl::touch();
   if (rank < 0 || rank >= ranks || id.bytes[0] != '/' || id.bytes[sizeof id.bytes - 1] != 0)
     return invalid_argument;
-  const auto made = std::make_shared<ncclComm>(id.bytes, rank, ranks);
+  const auto made = std::make_shared<ncclComm>(id.bytes, rank, ranks, std::min(blocks, most));
+  int before = world().most_blocks;
+  while (before < made->blocks && !world().most_blocks.compare_exchange_weak(before, made->blocks)) {
+  }
   {
     const std::lock_guard lock(world().mutex);
     communicators()[made.get()] = made;
@@ -502,6 +522,7 @@ int ncclCommAbort(ncclComm* handle) {
     const std::lock_guard lock(comm->mutex);
     comm->aborted = true;
   }
+  fake_nccl::touch();
   while (comm->graphs.use_count() > 1) std::this_thread::sleep_for(std::chrono::microseconds(50));
   comm->board.put(left(comm->rank), "");
   bool all = true;
@@ -552,8 +573,9 @@ int ncclRecv(void* to, size_t count, int type, int peer, ncclComm* comm, void* s
 void fakeNcclReset() {
   World& w = world();
   const std::lock_guard lock(w.mutex);
-  w.calls = w.batches = w.few_blocks = w.early = 0;
-  w.stopped_rank = w.stopped_act = w.stopped_set_up = -1;
+  w.calls = w.batches = w.most_blocks = w.early = 0;
+  w.stopped_rank = w.stopped_act = w.stopped_set_up = w.stuck_rank = w.stuck_act = -1;
+  w.stuck_for_ever = false;
   w.stopped_with = 0;
   w.last_error.clear();
 }
@@ -561,9 +583,12 @@ int fakeNcclLive() { return world().live; }
 int fakeNcclCalls() { return world().calls; }
 int fakeNcclGroups() { return world().batches; }
 int fakeNcclEarly() { return world().early; }
-int fakeNcclFewBlocks() { return world().few_blocks; }
+int fakeNcclMostBlocks() { return world().most_blocks; }
 void fakeNcclStop(int rank, int act, int result) {
   world().stopped_rank = rank, world().stopped_act = act, world().stopped_with = result;
+}
+void fakeNcclStick(int rank, int act, bool for_ever) {
+  world().stuck_rank = rank, world().stuck_act = act, world().stuck_for_ever = for_ever;
 }
 void fakeNcclStopSetUp(int rank) { world().stopped_set_up = rank; }
 }

@@ -11,7 +11,10 @@ namespace fake_nccl {
 // captured act begins repeatedly.
 using Kept = std::shared_ptr<void>;
 using Act = std::function<bool(Kept& kept)>;
-void put(void* stream, Act act);
+// `blocks`: multiprocessors that it has while it is under way.
+void put(void* stream, Act act, int blocks);
 bool captures(void* stream);
+// The calling thread makes a call that needs its GPU.
+void touch();
 
 }  // namespace fake_nccl

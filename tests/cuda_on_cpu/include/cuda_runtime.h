@@ -27,8 +27,8 @@ struct cudaLaunchConfig_t {
 
 namespace cuda_on_cpu {
 
-// `thread` is called once for each thread of the grid, when the stream comes to it.
-cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread);
+// `thread` is called once for each thread of the grid, when the stream comes to it. `kernel` is its address.
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> thread);
 // Each waits for the warp's other lanes, which call it too: what the lane `apart` by exclusive or gave; and
 // bit i, whether lane i gave true.
 uint64_t exchange(unsigned mask, uint64_t given, unsigned apart);
@@ -40,7 +40,8 @@ template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
   return cuda_on_cpu::launch(
-      *config, [kernel, values = std::tuple<Parameters...>(arguments...)] { std::apply(kernel, values); });
+      *config, reinterpret_cast<const void*>(kernel),
+      [kernel, values = std::tuple<Parameters...>(arguments...)] { std::apply(kernel, values); });
 }
 
 void __syncthreads();

@@ -35,7 +35,7 @@ TEST(ProfileOnGpus, SimulateReadsTheFileThatItWrites) {
       run_program({"simulate", "--model=gpt", "--layers=2", "--hidden=64", "--heads=4", "--seq=64",
                    "--vocab=256", "--precision=bf16", "--cluster=local", "--dp=2", "--device=" + file});
   EXPECT_EQ(simulated.exit_code, 0) << simulated.err;
-  EXPECT_THAT(simulated.out, HasSubstr("memory, limit 2.15 GB per GPU"));
+  EXPECT_THAT(simulated.out, HasSubstr("memory, limit 8.59 GB per GPU"));
   std::filesystem::remove_all(folder);
 }
 
