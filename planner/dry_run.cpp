@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -108,8 +109,12 @@ class ReducedView {
 
 class Runner {
  public:
-  explicit Runner(const StepView& view)
-      : view_(view), reduced_(view), units_(view.units.size()), waiters_(view.nodes.size(), -1) {
+  Runner(const StepView& view, const std::function<void(int unit)>& on_act)
+      : view_(view),
+        on_act_(on_act),
+        reduced_(view),
+        units_(view.units.size()),
+        waiters_(view.nodes.size(), -1) {
     for (size_t u = 0; u < view.units.size(); ++u) {
       if (!reduced_.is_silent(static_cast<int>(u))) left_ += view.units[u].acts;
     }
@@ -118,18 +123,12 @@ class Runner {
   }
 
   DryRun run() {
-    for (int s = static_cast<int>(heads_.size()) - 1; s >= 0; --s) todo_.push_back(s);
+    for (int s = 0; s < static_cast<int>(heads_.size()); ++s) todo_.push_back({s, false});
     int64_t all = left_;
-    while (!todo_.empty() || !woken_.empty()) {
-      if (!woken_.empty()) {
-        int unit = woken_.back();
-        woken_.pop_back();
-        attempt(unit);
-        continue;
-      }
-      int station = todo_.back();
-      todo_.pop_back();
-      look(station);
+    while (!todo_.empty()) {
+      const Todo next = todo_.front();
+      todo_.pop_front();
+      next.is_unit ? attempt(next.index) : look(next.index);
     }
     DryRun result;
     result.ended = left_ == 0;
@@ -145,6 +144,11 @@ class Runner {
     int member = 0;              // which of its nodes' needs is looked at next,
     const Need* need = nullptr;  // and which; null: that node's first
     int next_waiter = -1;
+  };
+  // A unit to attempt again, or a station to look at.
+  struct Todo {
+    int index = 0;
+    bool is_unit = false;
   };
   // The entry that a station has come to.
   struct Head {
@@ -217,17 +221,18 @@ class Runner {
   void act(int unit) {
     UnitState& state = at(units_, unit);
     const Unit& u = at(view_.units, unit);
+    if (on_act_) on_act_(unit);
     ++state.done;
     --left_;
     state.arrived = state.member = 0;
     state.need = nullptr;
     for (int node : u.nodes) {
       for (int w = std::exchange(at(waiters_, node), -1); w >= 0; w = at(units_, w).next_waiter)
-        woken_.push_back(w);
+        todo_.push_back({w, true});
     }
     for (int s : u.stations) {
       ++at(heads_, s).entry;
-      todo_.push_back(s);
+      todo_.push_back({s, false});
     }
   }
 
@@ -293,18 +298,21 @@ class Runner {
   }
 
   const StepView& view_;
+  const std::function<void(int unit)>& on_act_;
   ReducedView reduced_;
   std::vector<UnitState> units_;
   std::vector<int> waiters_;                 // by node: the first unit that waits for it, -1: none
   std::vector<Head> heads_;                  // by station
   std::vector<std::vector<int>> run_index_;  // by program, place in the schedule: which run of its phase
-  std::vector<int> todo_, woken_;
+  std::deque<Todo> todo_;
   int64_t left_ = 0;
 };
 
 }  // namespace
 
-DryRun dry_run(const StepView& view) { return Runner(view).run(); }
+DryRun dry_run(const StepView& view, const std::function<void(int unit)>& on_act) {
+  return Runner(view, on_act).run();
+}
 
 std::string to_text(const StepView& view, const std::vector<Wait>& cycle) {
   std::string text;

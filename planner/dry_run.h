@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,9 @@ struct DryRun {
   std::vector<Wait> cycle;  // where it has not; the last waits for the first
   int64_t acts = 0;         // looked at
 };
-DryRun dry_run(const StepView& view);
+// `on_act` hears of each act that is looked at, by unit, in an order in which a step can run: acts that could
+// begin earlier, where each takes as long as any other, come first.
+DryRun dry_run(const StepView& view, const std::function<void(int unit)>& on_act = {});
 
 // "first (device 0): a F[0] needs ..., first (device 0): b F[0] comes after ...", one wait to a line.
 std::string to_text(const StepView& view, const std::vector<Wait>& cycle);
