@@ -49,7 +49,7 @@ struct Links::Link {
   std::array<int, 2> group() const { return {owner, puller}; }
 };
 
-Links::Links(RunState& state, const Pulls& pulls) : state_(state) {
+Links::Links(RunState& state, const Pulls& pulls, Turns& turns) : state_(state), turns_(turns) {
   const Layout& layout = state.layout;
   std::map<int, std::vector<Layout::Thread>> threads;  // by process
   for (int d = 0; d < layout.plan().devices; ++d) {
@@ -74,6 +74,7 @@ Links::Links(RunState& state, const Pulls& pulls) : state_(state) {
       sender->link_ = link.get();
       sender->pull_ = &pulls.pull(d, a);
       sender->name_ = fmt::format("device {}: {} for device {}", owner, at(actors, a).name, d);
+      sender->puller_ = d, sender->pull_actor_ = a;
       sender->repeat_ = input.repeat;
       sender->reader_ = layout.reader(owner, input.reg, {d, a, 0});
       if (!is_dense(sender->pull_->moves))
@@ -201,6 +202,7 @@ void Links::wait_for_word(Link& link, const std::string& act) {
 
 void Links::receive(int device, int actor, std::byte* to, int64_t bytes) {
   Link& link = *links_.at(key(device, actor));
+  const Turns::Turn turn(turns_, device, actor);
   {
     const std::string here = "receive in " + link.name;
     const backends::Waiting::Act name(here);
@@ -245,6 +247,7 @@ void Links::send(Sender& sender) {
       if (state_.stopped()) throw Stopped{};
     full = sender.full_.front();
   }
+  const Turns::Turn turn(turns_, sender.puller_, sender.pull_actor_);
   {
     const std::string here = "send in " + link.name;
     const backends::Waiting::Act word(here);

@@ -21,7 +21,8 @@
 // at the puller, and for the acts before the pull on the puller's queue, as the pull itself does in the plan.
 // (A turn on the owner's queue is not taken; it could only add to that.) Orders of different links are
 // independent. The proof by planner::verify that the plan ends therefore holds for them, both ways between
-// two stages, and with several chunks of the model on each.
+// two stages, and with several chunks of the model on each. In recorded steps, links and collectives of all
+// queues may keep one order besides (turns.h).
 //
 // Words. When a receive's turn has come and all that it waits for has been launched, its thread sends that
 // word to the owner's process, by a message of the transport, and waits for nothing but the answer. The
@@ -35,11 +36,11 @@
 // needs a further act of the plan to be launched. By induction over launches in the order of the hosts'
 // calls, each of them ends, whatever else is launched meanwhile: an act on a stream waits for acts that were
 // launched before; a receive for its send, which was launched before; a send for its receive, which is
-// launched next by a thread that has nothing else to wait for. At a first call CUDA or NCCL may wait until
-// the GPU has done all its work. That wait therefore ends too, as long as it keeps no other thread from
-// launching. Recordings are launched whole: they load nothing, and all processes launch the same ones in one
-// order. (This does not cover collectives: a collective waits for calls of other members that their hosts may
-// not have reached.)
+// launched next by a thread that has nothing else to wait for. A launch must not wait for the GPU for that: a
+// kernel's first launch may load it, which waits until the GPU is idle and keeps the other threads from
+// launching. So the runtime runs every kernel once before the first group begins. Recordings are launched
+// whole: they load nothing, and all processes launch the same ones in one order. (This does not cover
+// collectives: a collective waits for calls of other members that their hosts may not have reached.)
 //
 // Credits. The owner hears that a slot has been read when the slot's send is launched; the slot is written
 // again behind the send's mark. So no process is ahead of another by more acts than the slots between them
@@ -75,6 +76,7 @@
 #include "actors/mailbox.h"
 #include "actors/pulls.h"
 #include "actors/run_state.h"
+#include "actors/turns.h"
 
 namespace boxcar::actors {
 
@@ -104,13 +106,14 @@ class Links {
     const Pulls::Pull* pull_ = nullptr;
     std::string name_;   // "device 0: h1.in.pull for device 1"
     size_t reader_ = 0;  // its index among the register's readers
+    int puller_ = 0, pull_actor_ = 0;
     int repeat_ = 1, sent_ = 0;
     Mailbox* mailbox_ = nullptr;
     int actor_ = 0, port_ = 0;
     std::deque<Full> full_;  // the link's lock guards it
   };
 
-  Links(RunState& state, const Pulls& pulls);
+  Links(RunState& state, const Pulls& pulls, Turns& turns);
   ~Links();
 
   // True if a pull goes over a link; the same in all processes.
@@ -151,6 +154,7 @@ class Links {
   void send(Sender& sender);
 
   RunState& state_;
+  Turns& turns_;
   std::map<Key, std::unique_ptr<Link>> links_;                      // links with an end here
   std::map<std::pair<int, int>, std::unique_ptr<Sender>> senders_;  // by puller's device and actor
   std::vector<Link*> sending_;

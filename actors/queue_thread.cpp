@@ -234,6 +234,7 @@ void QueueThread::execute(Work& work, const backends::Moment& moment) {
       work.kernel->run(in_addresses_, out_addresses_, moment);
       break;
     case Does::collective: {
+      const Turns::Turn turn(turns_, device, work.index);
       if (!work.joint) {
         work.communicator->barrier();
         break;

@@ -36,7 +36,7 @@ struct Packet {
 class QueueThread {
  public:
   // Learns its actors' work; no memory is needed yet. Throws Error (bad input) where the plan cannot be run.
-  QueueThread(RunState& state, Pulls& pulls, Links& links, Layout::Thread thread, int spins);
+  QueueThread(RunState& state, Pulls& pulls, Links& links, Turns& turns, Layout::Thread thread, int spins);
 
   int device() const { return thread_.device; }
   int64_t scratch_bytes() const { return scratch_bytes_; }
@@ -45,6 +45,10 @@ class QueueThread {
   // Makes kernels and communicators, once there is memory; `scratch` is this thread's own. With
   // options.graphs it also takes host memory for `recordings` recordings.
   void prepare(std::byte* scratch, int recordings);
+  // Runs each of its kernels once, on zeros, and waits for them; clear() then writes zeros to so many bytes
+  // of the device's arena. Before fill_initial().
+  void rehearse();
+  void clear(int64_t bytes);
   // Adds the connections of its communicators.
   void add_connections(std::vector<Connection>& all) const;
   // Finds the receivers of messages, once all threads of the process and the state's marks exist.
@@ -190,6 +194,7 @@ class QueueThread {
   RunState& state_;
   Pulls& pulls_;
   Links& links_;
+  Turns& turns_;
   Layout::Thread thread_;
   Address address_;
   bool ordered_ = true;

@@ -30,10 +30,12 @@ const ir::Register& QueueThread::reg(int index) const {
   return at(state_.layout.program(thread_.device).registers, index);
 }
 
-QueueThread::QueueThread(RunState& state, Pulls& pulls, Links& links, Layout::Thread thread, int spins)
+QueueThread::QueueThread(RunState& state, Pulls& pulls, Links& links, Turns& turns, Layout::Thread thread,
+                         int spins)
     : state_(state),
       pulls_(pulls),
       links_(links),
+      turns_(turns),
       thread_(std::move(thread)),
       address_(state.layout.address(thread_.device, thread_.actors[0])),
       ordered_(at(state.layout.program(thread_.device).queues, thread_.queue).ordered) {
@@ -261,6 +263,41 @@ void QueueThread::make_constant(Work& work, std::byte* scratch) {
   }
   work.value.resize(static_cast<size_t>(type.bytes()));
   device.to_host(work.value.data(), result, type.bytes());
+}
+
+// In slots that all acts write before they read them, or that fill_initial() fills.
+void QueueThread::rehearse() {
+  const backends::Moment moment{.micro_batches = state_.layout.plan().micro_batches,
+                                .seed = state_.options.seed};
+  std::byte* const arena = state_.backend.device(thread_.device).arena();
+  if (state_.layout.program(thread_.device).arena_bytes >= aligned(1))
+    queue_->copy(arena + 16, arena, {2, 1, 4, 4});  // copies of rows may be kernels too
+  for (Work& work : works_) {
+    in_addresses_.clear();
+    out_addresses_.clear();
+    for (const Operand& in : work.inputs) {
+      if (in.base) queue_->fill_zero(in.base, in.bytes);
+      in_addresses_.push_back(in.base);
+    }
+    for (const Operand& out : work.outputs) out_addresses_.push_back(out.base);
+    try {
+      if (work.kernel) work.kernel->run(in_addresses_, out_addresses_, moment);
+      for (const Operand& out : work.outputs) {
+        if (!out.add || !out.base) continue;
+        void* sum = out.base;
+        const void* terms[] = {sum, scratch_ + out.scratch};
+        out.add->run(terms, {&sum, 1}, moment);
+      }
+      queue_->finish();
+    } catch (const Error& error) {
+      throw named(static_cast<int>(&work - works_.data()), error);
+    }
+  }
+}
+
+void QueueThread::clear(int64_t bytes) {
+  queue_->fill_zero(state_.backend.device(thread_.device).arena(), bytes);
+  queue_->finish();
 }
 
 void QueueThread::fill_initial() {

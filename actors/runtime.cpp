@@ -11,8 +11,10 @@
 #include <system_error>
 #include <thread>
 
+#include "actors/groups.h"
 #include "actors/links.h"
 #include "actors/queue_thread.h"
+#include "actors/turns.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
 
@@ -42,12 +44,13 @@ int spins_for(size_t threads) { return threads <= std::thread::hardware_concurre
 
 using Threads = std::vector<std::unique_ptr<QueueThread>>;
 
-Threads threads_of(RunState& state, Pulls& pulls, Links& links) {
+Threads threads_of(RunState& state, Pulls& pulls, Links& links, Turns& turns) {
   const backends::Transport* const transport = state.backend.transport();
   const std::vector<Layout::Thread> list = state.layout.threads(transport ? transport->process() : 0);
   Threads threads;
   for (const Layout::Thread& thread : list)
-    threads.push_back(std::make_unique<QueueThread>(state, pulls, links, thread, spins_for(list.size())));
+    threads.push_back(
+        std::make_unique<QueueThread>(state, pulls, links, turns, thread, spins_for(list.size())));
   return threads;
 }
 
@@ -60,18 +63,20 @@ int64_t scratch_of(const Threads& threads, const Links& links, int device) {
 
 }  // namespace
 
-std::vector<int64_t> scratch_bytes(const ir::Plan& plan, backends::Backend& backend) {
+std::vector<backends::Beside> beside_arenas(const ir::Plan& plan, backends::Backend& backend) {
   const Layout layout(plan, [&backend](int device) { return backend.process_of(device); });
   const Hooks hooks;
   const RunOptions options;
   RunState state(layout, backend, hooks, options);
   Pulls pulls(state);
-  Links links(state, pulls);
-  const Threads threads = threads_of(state, pulls, links);
-  std::vector<int64_t> bytes;
+  Turns turns(state);
+  Links links(state, pulls, turns);
+  const Threads threads = threads_of(state, pulls, links, turns);
+  const std::vector<DeviceGroups> groups = groups_of(state);
+  std::vector<backends::Beside> beside;
   for (int d = 0; d < plan.devices; ++d)
-    bytes.push_back(backend.is_local(d) ? scratch_of(threads, links, d) : 0);
-  return bytes;
+    beside.push_back({backend.is_local(d) ? scratch_of(threads, links, d) : 0, at(groups, d).groups});
+  return beside;
 }
 
 struct Runtime::Impl {
@@ -120,12 +125,14 @@ struct Runtime::Impl {
   void make_threads() {
     backends::Backend& backend = state.backend;
     pulls = std::make_unique<Pulls>(state);
-    links = std::make_unique<Links>(state, *pulls);
+    turns = std::make_unique<Turns>(state);
+    links = std::make_unique<Links>(state, *pulls, *turns);
     std::vector<int64_t> scratch(memory.size());  // by device: where the next thread's begins
-    threads = threads_of(state, *pulls, *links);
+    threads = threads_of(state, *pulls, *links, *turns);
     make_marks();
     for (const auto& thread : threads) thread->connect(threads);
     if (options.graphs) count_recordings();
+    const bool waits = expect_groups();
     const auto slots = static_cast<int>(recordings.size());
     for (size_t d = 0; d < memory.size(); ++d) {
       if (!backend.is_local(static_cast<int>(d))) continue;
@@ -139,10 +146,33 @@ struct Runtime::Impl {
       thread->prepare(backend.device(thread->device()).arena() + begin, slots);
       begin += aligned(thread->scratch_bytes());
     }
+    if (waits) rehearse();
     for (const auto& thread : threads) thread->fill_initial();
     state.on_failure = [this] {
       for (const auto& thread : threads) thread->mailbox().wake();
     };
+  }
+
+  // Whether any device is in a group whose acts wait on the device itself.
+  bool expect_groups() {
+    int groups = 0, queues = 0;
+    for (const DeviceGroups& device : groups_of(state)) {
+      groups = std::max(groups, device.groups);
+      queues = std::max(queues, device.queues);
+    }
+    state.backend.expect_groups(groups, queues);
+    return groups > 0;
+  }
+
+  // Each kernel is run once, on zeros, while nothing else is on the devices. A device may load a kernel when
+  // it is first launched, and wait for that until it is idle; in a step it may be in a collective that ends
+  // only when this very kernel has been launched.
+  void rehearse() {
+    for (const auto& thread : threads) thread->rehearse();
+    std::set<int> cleared;
+    for (const auto& thread : threads)
+      if (const int d = thread->device(); cleared.insert(d).second)
+        thread->clear(aligned(layout.program(d).arena_bytes));
   }
 
   // Groups are set up before the first step, where nothing else is in flight: each device comes to its own in
@@ -289,7 +319,7 @@ struct Runtime::Impl {
     for (size_t next = 1; next <= recordings.size(); ++next) {
       const size_t number = next % recordings.size();
       state.recorded = static_cast<int>(number);
-      state.backend.record();
+      state.backend.record(!this->options.order.empty());
       run(1, step);
       recordings[number] = state.backend.recorded();
       between_steps();
@@ -363,6 +393,7 @@ struct Runtime::Impl {
   backends::Transport* transport;
   std::vector<Memory> memory;
   Threads threads;
+  std::unique_ptr<Turns> turns;
   std::unique_ptr<Pulls> pulls;
   std::unique_ptr<Links> links;
   std::vector<RunAct> timeline;

@@ -39,6 +39,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/backend.h"
@@ -89,11 +90,16 @@ struct RunOptions {
   int64_t chaos = -1;         // 0 and up: a seed that permutes the delivery of messages and delays acts
   bool graphs = false;        // record steps and launch them as one act each, on backends that can
   bool probe = false;         // count held bytes at each act and refuse to exceed the plan's (Error, fault)
+  // With graphs: an order of a step's communication (planner/communication_order.h), the same in all
+  // processes. Acts that wait for other devices then follow one another in it, whatever their queues: so a
+  // step ends even on a device that carries out one of a graph's branches at a time. Empty: queues alone
+  // order them.
+  std::vector<std::pair<int, int>> order = {};
 };
 
-// Bytes that a runtime takes beside the arenas of a plan, by device (0 for other processes'): scratch for
-// sums, collectives and sends. Throws Error (bad input) where the plan cannot be run.
-std::vector<int64_t> scratch_bytes(const ir::Plan& plan, backends::Backend& backend);
+// Memory that a runtime takes beside the arenas of a plan, by device (0 bytes for other processes'): scratch
+// for sums, collectives and sends. Throws Error (bad input) where the plan cannot be run.
+std::vector<backends::Beside> beside_arenas(const ir::Plan& plan, backends::Backend& backend);
 
 class Runtime {
  public:

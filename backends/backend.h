@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "backends/communicator.h"
 #include "backends/device.h"
@@ -18,7 +19,7 @@ namespace boxcar::backends {
 
 // The acts of a step, kept instead of done; from then on they run as one act.
 //
-//   backend.record();                       // queues are idle
+//   backend.record(false);                  // queues are idle
 //   ... threads put the acts of a step on their queues, and wait for none ...
 //   auto step = backend.recorded();
 //   step->prepare({.step = 7}), step->launch();
@@ -34,6 +35,12 @@ class Recording {
   virtual void launch() = 0;
   // Waits until its launches are done.
   virtual void finish() = 0;
+};
+
+// What a runtime takes of a device beside a plan's arena.
+struct Beside {
+  int64_t bytes = 0;
+  int groups = 0;  // that the device is a member of
 };
 
 class Backend {
@@ -52,12 +59,18 @@ class Backend {
   // between them are then groups of two (actors/links.h) instead of messages of the transport.
   virtual bool sends() const { return false; }
   virtual Transport* transport() = 0;  // null where this is the only process
-  // Throws Error (cannot run) where a plan's arenas, the most that kernels take beside them and `beside`
-  // bytes by device exceed free memory. Called before any arena is reserved.
-  virtual void expect_room(const ir::Plan& /*plan*/, std::span<const int64_t> /*beside*/) {}
+  // The ways of all kernels that have been prepared here, each once; empty where there is only one.
+  virtual std::vector<Made> made() const { return {}; }
+  // Throws Error (cannot run) where a plan's arenas, the most that kernels and libraries take beside them and
+  // `beside` by device exceed free memory. Called before any arena is reserved.
+  virtual void expect_room(const ir::Plan& /*plan*/, std::span<const Beside> /*beside*/) {}
+  // The most groups and queues that a device of the plan has; the same in all processes, and called before a
+  // group begins. Throws Error (cannot run) where so many cannot be under way at once.
+  virtual void expect_groups(int /*groups*/, int /*queues*/) {}
   // Throws Error (bad input) where steps cannot be recorded, saying why.
   virtual void check_recording() const { throw Error::input("graphs of steps", "this backend has none"); }
-  virtual void record() {}
+  // With `in_order`, acts of groups follow one another in the order in which they are put on queues.
+  virtual void record(bool /*in_order*/) {}
   virtual std::unique_ptr<Recording> recorded() { return nullptr; }
   // Gives up: waits in communicators and in the transport, now and from here on, throw Error (fault) with
   // `why`, and other processes are told. From any thread; the first call counts.

@@ -44,6 +44,13 @@ struct Call {
   ir::Attrs attrs;
 };
 
+// How kernels of an op are carried out, "cuDNN" say. `why`: what keeps the backend from a faster way that it
+// has, and how to change that; empty where it takes the fastest.
+struct Made {
+  std::string op, how, why;
+  auto operator<=>(const Made&) const = default;
+};
+
 // A call made ready for one queue. Inputs and outputs do not overlap, except where an update op's output is
 // its input of the same name, element for element, and where add's output is its first input of its type.
 class Kernel {

@@ -33,7 +33,8 @@ std::unique_ptr<backends::Backend> make_cuda(const training::TrainRun& run, int 
                                            {.share_gpus = run.share_gpus,
                                             .fast = run.fast,
                                             .algorithms = run.algorithms,
-                                            .collective_seconds = run.collective_timeout},
+                                            .collective_seconds = run.collective_timeout,
+                                            .library_bytes = static_cast<int64_t>(run.library_memory)},
                                            std::move(transport));
 }
 
@@ -55,8 +56,9 @@ const std::vector<BackendRow>& backend_rows() {
       {.name = "cpu", .meant = {"host"}, .keys = {}, .make = make_cpu, .measure = measure_cpu},
       {.name = "cuda",
        .meant = {"gpu", "gpus", "nvidia"},
-       .keys = {"cuda_graph", "fast", "algorithms", "share_gpus", "collective_timeout"},
+       .keys = {"cuda_graph", "fast", "require_fast", "algorithms", "share_gpus", "collective_timeout", "library_memory"},
        .gpus = true,
+       .prepare = backends::cuda::prepare_environment,
        .make = make_cuda,
        .measure = measure_cuda}};
   return rows;

@@ -27,6 +27,9 @@ struct BackendRow {
   std::vector<std::string> meant;  // other names that people use
   std::vector<std::string> keys;   // keys of section run for this backend alone
   bool gpus = false;               // its devices have memory of their own; else they take the machine's
+  // Called before anything is started, MPI too; null where there is nothing to prepare. `processes`: of the
+  // run.
+  void (*prepare)(int processes) = nullptr;
   // The caller keeps the transport where this throws.
   std::unique_ptr<backends::Backend> (*make)(const training::TrainRun& run, int devices,
                                              std::unique_ptr<backends::Transport>&& transport);

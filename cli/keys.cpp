@@ -279,12 +279,16 @@ std::vector<Key> make_keys() {
                     "of backend cuda: more devices than GPUs, several on one"));
   k.push_back(entry("run", "fast", RUN(fast), 0, 1,
                     "of backend cuda: the quickest kernels by timing them; bits differ from run to run"));
+  k.push_back(entry("run", "require_fast", RUN(require_fast), 0, 1,
+                    "of backend cuda: refuse to train where an op has no fast kernel, saying why"));
   k.push_back(entry("run", "algorithms", RUN(algorithms), 0, 0,
                     "of fast: a file where what was timed is kept, so that the next run takes the same"));
   k.push_back(entry("run", "cuda_graph", RUN(cuda_graph), 0, 1,
                     "of backend cuda: each step as one CUDA graph, recorded once"));
   k.push_back(entry("run", "collective_timeout", RUN(collective_timeout), 1, million,
                     "of backend cuda: seconds after which a collective between GPUs ends the run"));
+  k.push_back(entry("run", "library_memory", RUN(library_memory), 0, million * million,
+                    "of backend cuda: bytes of a device kept free for libraries, beside NCCL's buffers"));
   k.push_back(entry("run", "data", RUN(data), 0, 0,
                     "text files, or .bin files of uint16 tokens or images: a.txt,b.txt; random: drawn"));
   k.push_back(entry("run", "steps", RUN(steps), 1, 1000 * million, "optimizer steps in all"));

@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "actors/training/beginning.h"
 #include "actors/training/data.h"
@@ -22,6 +24,7 @@
 #include "cli/output.h"
 #include "cli/plan_file.h"
 #include "cli/train_log.h"
+#include "planner/communication_order.h"
 #include "planner/estimate/layout_labels.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
@@ -32,6 +35,7 @@ namespace boxcar::cli {
 namespace {
 
 namespace host = backends::host;
+using Order = std::vector<std::pair<int, int>>;  // of communication
 
 // Defaults of training: this machine, numbers as they are.
 const std::map<std::string, std::string> defaults{{"cluster.preset", "local"},
@@ -182,6 +186,22 @@ struct Shared {
   std::string last_checkpoint;  // what a run that failed leaves; empty: none
 };
 
+// Says which way the kernels of each op are carried out, a line for each way; where some could be faster,
+// with the reason. Throws Error (cannot run) at `where` instead where that is not wanted.
+void tell_kernels(const std::vector<backends::Made>& made, bool require_fast, const std::string& where) {
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> ops;  // by reason and way
+  for (const backends::Made& one : made) ops[{one.why, one.how}].push_back(one.op);
+  std::string slow;
+  for (const auto& [way, names] : ops) {
+    const auto& [why, how] = way;
+    const std::string line =
+        fmt::format("{}: {}{}", fmt::join(names, ", "), how, why.empty() ? "" : ", since " + why);
+    if (!why.empty()) slow += (slow.empty() ? "" : "; ") + line;
+    if (backends::started_process() == 0) tell("kernels of " + line);
+  }
+  if (require_fast && !slow.empty()) throw Error::cannot_run(where, "not all kernels are fast: " + slow);
+}
+
 // A saved plan, or the one that the job compiles to.
 training::TrainingJob prepare(const TrainArguments& arguments, std::optional<PlanToTrain>& saved,
                               const planner::ResolvedJob& job, const training::TrainRun& run) {
@@ -240,7 +260,7 @@ void train(const TrainArguments& arguments, Extent extent, Shared& shared) {
   shared.backend =
       backend_row(options.backend).make(options, prepared.plan.devices, std::move(shared.transport));
   backends::Backend* const backend = shared.backend.get();
-  backend->expect_room(prepared.plan, actors::scratch_bytes(prepared.plan, *backend));
+  backend->expect_room(prepared.plan, actors::beside_arenas(prepared.plan, *backend));
   training::Beginning begin =
       training::beginning(options, prepared, data.training, settings(resolved.request), name);
   if (backend->transport())
@@ -254,13 +274,17 @@ void train(const TrainArguments& arguments, Extent extent, Shared& shared) {
   try {
     log.start();
     if (options.resume || begin.state.step > 0) log.resumed(begin.state.step, options.checkpoint_dir);
-    trainer.begin(std::move(begin.tensors), begin.state,
-                  {.seed = options.seed,
-                   .timeline = !arguments.trace.empty(),
-                   .timeline_from = options.steps - traced_steps,
-                   .chaos = arguments.chaos,
-                   .graphs = options.cuda_graph,
-                   .probe = arguments.probe});
+    trainer.begin(
+        std::move(begin.tensors), begin.state,
+        {.seed = options.seed,
+         .timeline = !arguments.trace.empty(),
+         .timeline_from = options.steps - traced_steps,
+         .chaos = arguments.chaos,
+         .graphs = options.cuda_graph,
+         .probe = arguments.probe,
+         .order =
+             options.cuda_graph && backend->sends() ? planner::communication_order(prepared.plan) : Order{}});
+    tell_kernels(backend->made(), options.require_fast, name("run.require_fast"));
     trainer.train(log);
     if (!arguments.trace.empty()) timeline = trainer.timeline();
     if (backend->transport()) backend->transport()->finish();
@@ -277,7 +301,12 @@ void train(const TrainArguments& arguments, Extent extent, Shared& shared) {
 
 void run(const TrainArguments& arguments, Extent extent) {
   Shared shared;
-  if (backends::started_processes() > 1) shared.transport = backends::make_mpi_transport();
+  const int processes = backends::started_processes();
+  if (processes > 1) {
+    for (const BackendRow& row : backend_rows())  // MPI may start what a backend uses
+      if (row.prepare) row.prepare(processes);
+    shared.transport = backends::make_mpi_transport();
+  }
   backends::Transport* const transport = shared.transport.get();
   try {
     train(arguments, extent, shared);

@@ -11,9 +11,11 @@ struct TrainRun {
   std::string backend = "cpu";
   bool share_gpus = false;             // several devices on one GPU, in one process
   bool fast = false;                   // kernels by their time, bits of a run do not repeat
+  bool require_fast = false;           // no kernel may be slower than the backend's fastest for its op
   std::string algorithms;              // of fast: a file that keeps what was timed; empty: none
   bool cuda_graph = false;             // steps are recorded and launched as one act each
   double collective_timeout = 600;     // seconds that a collective of NCCL may take
+  double library_memory = 1.5e9;       // bytes of a GPU kept free for libraries' modules and workspaces
   std::vector<std::string> data;       // text, or .bin of uint16 tokens or of images; "random" alone: drawn
   int64_t steps = 100;                 // optimizer steps in all, those before a resumed checkpoint included
   int64_t seed = 1;                    // of weights, dropout and the order of the data

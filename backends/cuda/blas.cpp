@@ -124,15 +124,16 @@ class LtProduct : public Product {
     check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a), "a transposition");
     check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b), "a transposition");
     const cublasLtEpilogue_t epilogue = row_of(s.epilogue).value;
+    // The heuristics look only at the alignment of these, which is that of registers.
+    void* const aligned = reinterpret_cast<void*>(512);
     if (s.epilogue != Epilogue::none) {
       check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), "an epilogue");
+      check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &aligned, sizeof aligned), "an epilogue");
       const auto type = static_cast<int32_t>(out);
       check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type), "an epilogue");
     }
     if (reads_h(s.epilogue)) {
       check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &s.n, sizeof s.n), "an epilogue");
-      // The heuristics look only at its alignment, which is that of registers.
-      void* const aligned = reinterpret_cast<void*>(512);
       check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aligned, sizeof aligned),
             "an epilogue");
     }

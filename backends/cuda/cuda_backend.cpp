@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "backends/cuda/blas.h"
 #include "backends/cuda/cuda_device.h"
@@ -55,18 +56,26 @@ void connect(const std::vector<int>& gpus) {
     }
 }
 
+constexpr const char* connections = "CUDA_DEVICE_MAX_CONNECTIONS";
+constexpr int most_connections = 32;  // hardware queues of a GPU
+constexpr int own_queues = 4;         // of them, for copies with the host, recordings and NCCL's own
+
 class QueueStream : public NcclStream {
  public:
   explicit QueueStream(CudaQueue& queue) : queue_(queue) {
     queue_.use();
     check(cudaMalloc(&token_, 8), "memory for barriers");
   }
-  ~QueueStream() override { cudaFree(token_); }
+  ~QueueStream() override {
+    cudaSetDevice(queue_.gpu());
+    cudaFree(token_);
+  }
   void* handle() override {
     queue_.use();
     return queue_.stream();
   }
   bool records() const override { return queue_.records(); }
+  void follow() override { queue_.follow(); }
   void note(const std::string& act) override { queue_.note(act); }
   std::string under_way(const std::string& end) const override { return queue_.under_way(end); }
   std::unique_lock<std::mutex> turn() override { return queue_.turn(); }
@@ -74,6 +83,9 @@ class QueueStream : public NcclStream {
     return [mark = queue_.cuda_mark()] { return mark->passed(); };
   }
   void* token() override { return token_; }
+  std::function<void()> chooser() const override {
+    return [gpu = queue_.gpu()] { cudaSetDevice(gpu); };
+  }
 
  private:
   CudaQueue& queue_;
@@ -102,6 +114,7 @@ class CudaBackend : public Backend {
   CudaBackend(int devices, const CudaOptions& options, Transport* transport)
       : transport_(transport),
         fast_(options.fast),
+        library_bytes_(options.library_bytes),
         waits_(transport),
         devices_(static_cast<size_t>(devices)) {
     std::vector<int> mine;
@@ -161,20 +174,44 @@ class CudaBackend : public Backend {
     return std::make_unique<SharedCommunicator>(name, table(name, group),
                                                 static_cast<int>(member - group.begin()), stream, waits_);
   }
-  void expect_room(const ir::Plan& plan, std::span<const int64_t> beside) override {
-    std::map<int, int64_t> needed;  // by GPU
+  std::vector<Made> made() const override {
+    std::set<Made> all;
+    for (const auto& device : devices_)
+      if (device) all.insert(device->made().begin(), device->made().end());
+    return {all.begin(), all.end()};
+  }
+  void expect_room(const ir::Plan& plan, std::span<const Beside> beside) override {
+    std::map<int, Needed> needed;  // by GPU
     std::map<int, Device*> one;
     for (const ir::RankClass& cls : plan.classes) {
       const ir::Program& program = at(plan.programs, cls.program);
       const int64_t bytes = program.arena_bytes + most_scratch(program, fast_);
       for (const int device : cls.devices)
-        if (const auto d = static_cast<size_t>(device); devices_[d])
-          needed[gpus_[d]] += bytes + beside[d], one[gpus_[d]] = devices_[d].get();
+        if (const auto d = static_cast<size_t>(device); devices_[d]) {
+          Needed& sum = needed[gpus_[d]];
+          sum.plan += bytes + beside[d].bytes;
+          sum.libraries = library_bytes_;
+          if (nccl_) sum.nccl += buffer_bytes(beside[d].groups);
+          one[gpus_[d]] = devices_[d].get();
+        }
     }
     for (const auto& [gpu, sum] : needed) {
       const DeviceFacts facts = one[gpu]->facts();
       check_memory(gpu, sum, facts.free_bytes, facts.memory_bytes);
     }
+  }
+  // Streams that wait for others need hardware queues of their own, else one waits behind another's act.
+  void expect_groups(int groups, int queues) override {
+    if (!nccl_) return;
+    const char* const set = std::getenv(connections);
+    const int most = (set ? std::atoi(set) : most_connections) - own_queues;
+    if (queues > most)
+      throw Error::cannot_run(
+          "cuda",
+          fmt::format("a device of the plan has {} queues, and {} can be under way on a GPU at once{}; "
+                      "use fewer kinds of parallelism, or fewer stages that exchange tensors",
+                      queues, most, set ? fmt::format(" ({}={})", connections, set) : ""));
+    nccl_->expect(groups);
   }
   bool sends() const override { return nccl_.has_value(); }
   Transport* transport() override { return transport_; }
@@ -190,7 +227,7 @@ class CudaBackend : public Backend {
                       "with mpirun",
                       here));
   }
-  void record() override { recorder_.start(); }
+  void record(bool in_order) override { recorder_.start(in_order); }
   std::unique_ptr<Recording> recorded() override { return recorder_.stop(); }
   void abort(const std::string& why) override { waits_.abort(why); }
 
@@ -208,6 +245,7 @@ class CudaBackend : public Backend {
 
   Transport* const transport_;  // null in one process
   const bool fast_;
+  const int64_t library_bytes_;
   cpu::Waits waits_;
   Recorder recorder_{waits_, [this] {
                        if (nccl_) nccl_->check();
@@ -224,6 +262,18 @@ class CudaBackend : public Backend {
 
 }  // namespace
 
+void prepare_environment(int members) {
+  // Groups connect their members when they are set up, not at calls in a step.
+  ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+  if (members < 2) return;
+  // Streams that share a hardware queue wait for one another, and one may be in a receive whose send needs
+  // the work of another: as many queues as there can be.
+  ::setenv(connections, std::to_string(most_connections).c_str(), 0);
+  // Loading a kernel may wait until the GPU is idle, which it is not while a collective waits. Kernels of
+  // plans are run once before the first group begins; this is for all others, of libraries.
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
+
 int count_gpus() {
   const Gpus gpus = gpus_here();
   place(gpus, {});
@@ -236,11 +286,7 @@ std::unique_ptr<Backend> make_cuda_backend(int devices, const CudaOptions& optio
   if (transport && transport->processes() > devices)
     throw Error::input("devices", fmt::format("{} for {} processes; start at most {}", devices,
                                               transport->processes(), devices));
-  // Read when CUDA starts. Streams that share a hardware queue wait for one another, and one may be in a
-  // receive whose send needs the work of another: as many queues as there can be.
-  if (transport) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  // Read when NCCL starts: groups connect their members when they are set up, not at calls in a step.
-  ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+  prepare_environment(options.share_gpus ? 1 : devices);
   auto backend = std::make_unique<CudaBackend>(devices, options, transport.get());
   backend->own(std::move(transport));
   return backend;

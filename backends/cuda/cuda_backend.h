@@ -23,7 +23,14 @@ struct CudaOptions {
   bool fast = false;
   std::string algorithms = {};      // with fast: a file that keeps timed choices; empty: none
   double collective_seconds = 600;  // after which a collective that has not ended ends the run
+  // Memory that a device keeps free for libraries' modules and workspaces. NCCL's buffers come on top.
+  int64_t library_bytes = 1'500'000'000;
 };
+
+// Sets what CUDA and NCCL read from the environment when they start, unless the user has set it. Called
+// before anything may start them, MPI too, by the only thread. `members`: processes or devices that may
+// communicate by NCCL.
+void prepare_environment(int members);
 
 // GPUs that this process may use, one or more. Throws Error (cannot run) as make_cuda_backend does.
 int count_gpus();

@@ -72,8 +72,15 @@ void Events::give(cudaEvent_t event) {
   free_.push_back(event);
 }
 
+PinnedMemory::~PinnedMemory() {
+  if (!data_) return;
+  cudaSetDevice(gpu_);
+  cudaFreeHost(data_);
+}
+
 PinnedMemory::PinnedMemory(int64_t bytes) {
   if (bytes == 0) return;
+  check(cudaGetDevice(&gpu_), "a GPU is asked");
   void* data = nullptr;
   const cudaError_t error = cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocPortable);
   if (error == cudaErrorMemoryAllocation) {

@@ -50,15 +50,16 @@ class Events {
 // Zeroed memory of the host that GPUs copy from and to by themselves: its pages stay where they are.
 class PinnedMemory {
  public:
-  // Throws Error (cannot run) where the host has no more such memory.
+  // By a thread that has chosen a GPU. Throws Error (cannot run) where the host has no more such memory.
   explicit PinnedMemory(int64_t bytes);
-  ~PinnedMemory() { cudaFreeHost(data_); }
+  ~PinnedMemory();
   PinnedMemory(const PinnedMemory&) = delete;
   PinnedMemory& operator=(const PinnedMemory&) = delete;
   std::byte* data() const { return data_; }
 
  private:
   std::byte* data_ = nullptr;
+  int gpu_ = 0;
 };
 
 // Whether all before the event is done.
@@ -116,6 +117,7 @@ class CudaQueue : public Queue {
   // Acts are recorded on one queue at a time: code that uses the stream itself holds the turn.
   std::unique_lock<std::mutex> turn() const { return recorder_.turn(); }
   bool records() const { return recorder_.on(); }
+  void follow() { recorder_.follow(stream_); }
   void note(std::string act) { recorder_.note(stream_, std::move(act)); }
   std::string under_way(const std::string& end) const { return recorder_.under_way(end); }
   StepValues* steps() const { return recorder_.steps(device_); }
@@ -149,6 +151,7 @@ class CudaDevice : public Device {
   void to_host(void* to, const void* from, int64_t bytes) override;
   void from_host(void* to, const void* from, int64_t bytes) override;
   int gpu() const { return gpu_; }
+  const std::set<Made>& made() const { return libraries_.made(); }
 
  private:
   // Half of the pinned memory; copies from and to other host memory go through both in turn.

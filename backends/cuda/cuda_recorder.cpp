@@ -16,24 +16,6 @@ constexpr int64_t most_words = 1 << 19;  // of a recording on a device: 4 MiB
 
 void choose(int gpu) { check(cudaSetDevice(gpu), "a device is chosen"); }
 
-// An event that orders two streams of a capture, or tells that a recording is done.
-class Event {
- public:
-  Event() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "an event is made"); }
-  ~Event() { cudaEventDestroy(event_); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  // On the GPU that the event was made on.
-  void record(cudaStream_t stream) const { check(cudaEventRecord(event_, stream), "a mark is set"); }
-  void hold_back(cudaStream_t stream) const {
-    check(cudaStreamWaitEvent(stream, event_, 0), "a mark is waited for");
-  }
-  cudaEvent_t get() const { return event_; }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
 using Values = std::map<const void*, std::unique_ptr<StepValues>>;
 
 class Graph : public Recording {
@@ -111,6 +93,12 @@ class Graph : public Recording {
 
 }  // namespace
 
+Event::Event() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "an event is made"); }
+void Event::record(cudaStream_t stream) const { check(cudaEventRecord(event_, stream), "a mark is set"); }
+void Event::hold_back(cudaStream_t stream) const {
+  check(cudaStreamWaitEvent(stream, event_, 0), "a mark is waited for");
+}
+
 StepValues::StepValues(int gpu) : gpu_(gpu) {
   choose(gpu_);
   cudaStream_t stream = nullptr;
@@ -146,8 +134,9 @@ void StepValues::write(const Moment& moment) {
   check(cudaStreamSynchronize(stream), "a step's values are written");
 }
 
-NotedActs::NotedActs(int gpu, cudaStream_t stream) : gpu_(gpu), over_(std::make_unique<PinnedMemory>(most)) {
+NotedActs::NotedActs(int gpu, cudaStream_t stream) : gpu_(gpu) {
   choose(gpu_);
+  over_ = std::make_unique<PinnedMemory>(most);
   check(cudaMalloc(&one_, 1), "memory for what acts say");
   check(cudaMemsetAsync(one_, 1, 1, stream), "memory for what acts say");
   check(cudaStreamSynchronize(stream), "memory for what acts say");
@@ -187,7 +176,9 @@ std::string NotedActs::under_way(const std::string& end) const {
 }
 
 Recorder::~Recorder() {
-  if (stream_) cudaStreamDestroy(stream_);
+  if (!stream_) return;
+  cudaSetDevice(gpu_);
+  cudaStreamDestroy(stream_);
 }
 
 void Recorder::add(cudaStream_t stream, int gpu, const void* device) {
@@ -208,7 +199,9 @@ std::unique_lock<std::mutex> Recorder::turn() {
 }
 StepValues* Recorder::steps(const void* device) { return on_ ? steps_.at(device).get() : nullptr; }
 
-void Recorder::start() {
+void Recorder::start(bool in_order) {
+  in_order_ = in_order;
+  last_ = nullptr;
   if (streams_.empty()) throw Error::fault("cuda", "there is no queue to record");
   for (const auto& [stream, joined] : streams_)
     if (!steps_[joined.device]) steps_[joined.device] = std::make_unique<StepValues>(joined.gpu);
@@ -237,10 +230,15 @@ void Recorder::start() {
 void Recorder::note(cudaStream_t stream, std::string act) {
   const Joined& joined = streams_.at(stream);
   choose(joined.gpu);
-  const Event end;
-  end.record(stream);
-  end.hold_back(joined.tells);
+  auto end = std::make_unique<Event>();
+  end->record(stream);
+  end->hold_back(joined.tells);
   noted_->add(joined.tells, std::move(act));
+  last_ = std::move(end);
+}
+
+void Recorder::follow(cudaStream_t stream) {
+  if (in_order_ && last_) last_->hold_back(stream);
 }
 
 std::string Recorder::under_way(const std::string& end) const {
@@ -255,6 +253,7 @@ std::string Recorder::under_way(const std::string& end) const {
 
 std::unique_ptr<Recording> Recorder::stop() {
   on_ = false;
+  last_ = nullptr;
   const auto join = [this](cudaStream_t stream, int gpu) {
     choose(gpu);
     const Event end;

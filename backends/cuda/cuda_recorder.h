@@ -62,6 +62,22 @@ class NotedActs {
   std::atomic<int64_t> turn_ = 0;
 };
 
+// An event that orders two streams of a capture, or tells that a recording is done.
+class Event {
+ public:
+  Event();
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  // On the GPU that the event was made on.
+  void record(cudaStream_t stream) const;
+  void hold_back(cudaStream_t stream) const;
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 class Recorder {
  public:
   Recorder(cpu::Waits& waits, std::function<void()> after_waiting)
@@ -87,7 +103,10 @@ class Recorder {
   // empty: none. From any thread, whatever locks it holds.
   std::string under_way(const std::string& end = "") const;
 
-  void start();
+  // With `in_order`, each noted act is behind the one noted before it, whatever their streams: follow() puts
+  // what comes next on `stream` there.
+  void start(bool in_order = false);
+  void follow(cudaStream_t stream);
   std::unique_ptr<Recording> stop();
 
  private:
@@ -106,7 +125,9 @@ class Recorder {
   cudaStream_t stream_ = nullptr;  // which begins captures, and on which recordings run
   std::map<const void*, std::unique_ptr<StepValues>> steps_;  // by device, while on
   std::shared_ptr<NotedActs> noted_;                          // while on
-  mutable std::mutex recordings_mutex_;                       // no other mutex is taken under it
+  bool in_order_ = false;
+  std::unique_ptr<Event> last_;          // behind the last noted act; while on
+  mutable std::mutex recordings_mutex_;  // no other mutex is taken under it
   std::vector<std::weak_ptr<const NotedActs>> recordings_;
 };
 

@@ -76,6 +76,7 @@ class Dnn {
   static constexpr int64_t most_workspace = int64_t{256} << 20;          // of a convolution
   static constexpr int64_t most_attention_workspace = int64_t{4} << 30;  // scores of one head that repeat
   static constexpr int64_t least_attention_version = 91000;              // 9.10.0
+  static constexpr int64_t any_keys_version = 91600;  // gradients over keys that 128 does not divide
 
   Dnn();  // throws Error (cannot run) where there is no cuDNN, or this was built without its headers
   // Plans for a GPU that need not be here, from cuDNN's own description of it in JSON: none of them runs.

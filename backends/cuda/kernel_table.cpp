@@ -75,8 +75,16 @@ bool Libraries::has_dnn() {
     return true;
   } catch (const Error& error) {
     if (error.code() != Exit::cannot_run) throw;
+    why_no_dnn_ = error.what();
     return false;
   }
+}
+
+void Libraries::prepared(const std::string& op) {
+  Made made = std::exchange(taken_, {});
+  made.op = op;
+  if (made.how.empty()) made.how = "own kernels";
+  made_.insert(std::move(made));
 }
 
 std::unique_ptr<Kernel> make_kernel(const Call& call, CudaQueue& queue, Libraries& libraries) {
@@ -85,6 +93,7 @@ std::unique_ptr<Kernel> make_kernel(const Call& call, CudaQueue& queue, Librarie
   std::unique_ptr<Kernel> kernel = any_float8(call) ? nullptr : found->second(call, {queue, libraries});
   if (!kernel)
     throw Error::fault(call.op, fmt::format("has no kernel on the CUDA backend for {}", types_of(call)));
+  libraries.prepared(call.op);
   return kernel;
 }
 

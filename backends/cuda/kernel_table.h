@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -45,13 +46,24 @@ class Libraries {
   int64_t most_scores = most_scores_usually;
   Blas& blas();
   Dnn& dnn();
-  bool has_dnn();  // for ops that can do without
+  bool has_dnn();  // for ops that can do without; why_no_dnn() says why where not
+  const std::string& why_no_dnn() const { return why_no_dnn_; }
+
+  // The way of the kernel that is being prepared; the last word counts, and without one it is Boxcar's own
+  // kernel. `why`: as Made has it.
+  void takes(std::string how, std::string why = "") { taken_ = {"", std::move(how), std::move(why)}; }
+  // ... which is one of this op.
+  void prepared(const std::string& op);
+  const std::set<Made>& made() const { return made_; }
 
  private:
   cpu::Waits& waits_;
   const std::shared_ptr<Algorithms> algorithms_;
   std::unique_ptr<Blas> blas_;
   std::unique_ptr<Dnn> dnn_;
+  std::string why_no_dnn_;
+  Made taken_;
+  std::set<Made> made_;
 };
 
 // Where a kernel will run.

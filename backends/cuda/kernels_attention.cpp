@@ -1,7 +1,9 @@
 // Attention by cuDNN on tensor cores where it can, and by own kernels without them where not.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <string>
 #include <vector>
 
 #include "backends/cuda/kernel_table.h"
@@ -28,25 +30,47 @@ Attention attention_of(const Call& call, size_t first) {
 
 // --- on tensor cores, by cuDNN
 
-// The shape, if tensor cores can: one 16-bit type but for lse, whole groups of heads, nothing dropped,
-// nothing empty. Heads of a group follow each other, so that each key head is a batch of its own.
-std::optional<AttentionShape> for_tensor_cores(const Call& call, const Attention& a, size_t first) {
+// What keeps a call from tensor cores; empty: nothing. They take one 16-bit type but for lse, whole groups of
+// heads, nothing dropped, nothing empty.
+std::string slow_since(const Call& call, const Attention& a, size_t first) {
   const ir::DType type = call.inputs[first].dtype;
-  const bool half = type == ir::DType::bfloat16 || type == ir::DType::float16;
-  const bool whole = a.head_offset == 0 && a.heads == a.key_heads * a.group;
-  if (!half || !whole || ir::attr_float(call.attrs, "p") != 0) return {};
+  if (type != ir::DType::bfloat16 && type != ir::DType::float16)
+    return fmt::format("its operands are {} (--precision bf16)", ir::to_text(type));
+  if (ir::attr_float(call.attrs, "p") != 0) return "it drops probabilities (--dropout 0)";
+  if (a.head_offset != 0 || a.heads != a.key_heads * a.group)
+    return "tensor parallelism cuts a group of query heads (a --tp that divides the key heads)";
   for (const ir::Types* types : {&call.inputs, &call.outputs})
     for (const ir::TensorType& t : *types)
-      if (t.elements() == 0 || (t.dtype != type && t.shape.size() == 4)) return {};
+      if (t.elements() == 0 || (t.dtype != type && t.shape.size() == 4))
+        return "its operands are empty or of several types";
   const ir::TensorType& lse = first == 0 ? call.outputs[1] : call.inputs[5];
-  if (lse.dtype != ir::DType::float32) return {};
+  return lse.dtype == ir::DType::float32 ? "" : "its sums are not float32";
+}
+
+// What keeps cuDNN from a shape that it could take.
+std::string without_engine(const Dnn& dnn, const AttentionShape& s, bool gradient) {
+  const int64_t version = dnn.version();
+  const auto text = [](int64_t number) { return fmt::format("{}.{}", number / 10000, number / 100 % 100); };
+  if (version < Dnn::least_attention_version)
+    return fmt::format("cuDNN is {} (install {} or later)", text(version),
+                       text(Dnn::least_attention_version));
+  if (gradient && version < Dnn::any_keys_version && s.keys % 128 != 0)
+    return fmt::format("cuDNN is {}, and 128 does not divide {} keys (install {} or later)", text(version),
+                       s.keys, text(Dnn::any_keys_version));
+  return fmt::format("cuDNN {} has no engine for heads of width {} (a width in eights)", text(version),
+                     s.width);
+}
+
+// The shape, if nothing keeps it from tensor cores. Heads of a group follow each other, so that each key head
+// is a batch of its own.
+AttentionShape for_tensor_cores(const Call& call, const Attention& a, size_t first) {
   AttentionShape shape;
   shape.batch = a.batch * a.key_heads, shape.heads = a.group, shape.key_heads = 1;
   shape.queries = a.queries, shape.keys = a.keys, shape.width = a.width, shape.value_width = a.value_width;
   shape.causal = a.causal && a.offset < a.keys - 1;
   shape.offset = a.offset;
   shape.scale = a.scale;
-  shape.type = static_cast<Type>(type);
+  shape.type = static_cast<Type>(call.inputs[first].dtype);
   return shape;
 }
 
@@ -97,12 +121,17 @@ std::unique_ptr<Kernel> gradient_on_tensor_cores(const Call& call, const Place& 
 
 std::unique_ptr<Kernel> attention(const Call& call, const Place& place, size_t first, bool gradient) {
   const Attention a = attention_of(call, first);
-  const auto shape = for_tensor_cores(call, a, first);
-  if (shape && place.libraries.has_dnn()) {
-    std::unique_ptr<Kernel> made = gradient ? gradient_on_tensor_cores(call, place, *shape)
-                                            : forward_on_tensor_cores(call, place, *shape);
+  std::string why = slow_since(call, a, first);
+  if (why.empty() && !place.libraries.has_dnn()) why = place.libraries.why_no_dnn();
+  if (why.empty()) {
+    const AttentionShape shape = for_tensor_cores(call, a, first);
+    place.libraries.takes("cuDNN");
+    std::unique_ptr<Kernel> made =
+        gradient ? gradient_on_tensor_cores(call, place, shape) : forward_on_tensor_cores(call, place, shape);
     if (made) return made;
+    why = without_engine(place.libraries.dnn(), shape, gradient);
   }
+  place.libraries.takes("own kernels without tensor cores", why);
   if (a.value_width > Attention::widest) return nullptr;
   const bool wide = any_float64(call);
   return kernel(call, place, 0, [=, scores = ir::Shape{a.batch, a.heads, a.queries, a.keys}](const Act& act) {

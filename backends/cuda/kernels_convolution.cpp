@@ -37,6 +37,8 @@ std::unique_ptr<Kernel> make_convolution(const Call& call, const Place& place) {
   const ir::DType middle = wide ? ir::DType::float64 : ir::DType::float32;
   shape.type = static_cast<Type>(direct ? of.x->dtype : middle);
   const std::shared_ptr<DnnPlan> convolution = place.libraries.dnn().convolution(shape);
+  place.libraries.takes(direct ? "cuDNN" : "cuDNN, after kernels that widen",
+                        direct ? "" : "its operands are of several types (one --precision for all)");
   const Widened widened(direct ? ir::Types{} : ir::Types{call.inputs[0], call.inputs[1], call.outputs[0]},
                         middle, convolution->workspace());
   return kernel(call, place, widened.end(), [=, kind = shape.kind](const Act& act) {

@@ -1,5 +1,6 @@
 // Pools and batch norm.
 #include <algorithm>
+#include <string>
 
 #include "backends/cuda/kernel_table.h"
 #include "ir/images.h"
@@ -23,11 +24,20 @@ Pool pool_of(const Call& call, const ir::Shape& x, const ir::Shape& y) {
 
 // Runs it with all inputs and then all outputs.
 std::unique_ptr<Kernel> planned(const Call& call, const Place& place, const std::shared_ptr<DnnPlan>& plan) {
+  place.libraries.takes("cuDNN");
   return kernel(call, place, plan->workspace(), [plan](const Act& act) {
     std::vector<const void*> tensors(act.inputs.begin(), act.inputs.end());
     tensors.insert(tensors.end(), act.outputs.begin(), act.outputs.end());
     plan->run(tensors, act.scratch, act.stream);
   });
+}
+
+// Why the last of these was not cuDNN's: `refused` where the call itself is none for it, empty: it is.
+void takes_own(const Place& place, const std::string& refused) {
+  std::string why = refused;
+  if (why.empty() && !place.libraries.has_dnn()) why = place.libraries.why_no_dnn();
+  if (why.empty()) why = "cuDNN has no engine for it (channels in eights)";
+  place.libraries.takes("own kernels", why);
 }
 
 // cuDNN's plan, null where it has none. Gradients use it with channels last alone. With channels first it
@@ -37,6 +47,10 @@ std::shared_ptr<DnnPlan> fast_pool(const Call& call, const Place& place, const P
   const bool types = x.dtype == y.dtype && (call.inputs.size() < 2 || call.inputs[1].dtype == x.dtype) &&
                      (x.dtype == ir::DType::float32 || ir::size_of(x.dtype) == 2);
   const bool takes = p.padding < p.kernel && p.kernel * p.kernel <= 127 && (p.last || !gradient);
+  takes_own(place, !types                ? "its operands are float64 or of several types"
+                   : !p.last && gradient ? "channels are first (--channels-last true)"
+                   : !takes              ? "a window has more than 127 elements, or less than its padding"
+                                         : "");
   if (!types || !takes || x.elements() == 0 || y.elements() == 0 || !place.libraries.has_dnn())
     return nullptr;
   PoolShape s;
@@ -84,6 +98,9 @@ std::shared_ptr<DnnPlan> fast_norm(const Call& call, const Place& place) {
   const bool images = forward ? all(image.dtype, {&out[0]}) : all(image.dtype, {&in[0], &out[0]});
   const bool known = ir::attr_bool(call.attrs, "channels_last") && image.shape.size() == 4 &&
                      image.elements() > 0 && statistics && scales && images;
+  takes_own(place, !ir::attr_bool(call.attrs, "channels_last") ? "channels are first (--channels-last true)"
+                   : !known || any_float64(call) ? "its operands are float64, of several types or no images"
+                                                 : "");
   if (!known || any_float64(call) || !place.libraries.has_dnn()) return nullptr;
   BatchNormShape s;
   s.images = image.shape[0], s.height = image.shape[1], s.width = image.shape[2], s.channels = image.shape[3];

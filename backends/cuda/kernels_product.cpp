@@ -1,7 +1,10 @@
 // Matrix products. Operands of one 16-bit type go to cuBLASLt as they are; mixtures are widened first. Biases
 // and their gradients, with GELU or without, are epilogues where cuBLASLt has them, which is not in float64;
 // else kernels after the product.
+#include <fmt/format.h>
+
 #include <functional>
+#include <string>
 
 #include "backends/cuda/kernel_table.h"
 
@@ -52,6 +55,8 @@ Run product_of(const Call& call, const Place& place) {
   shape.in = static_cast<Type>(direct ? a.dtype : middle);
   shape.out = static_cast<Type>(direct ? c.dtype : middle);
   std::shared_ptr<Product> product = place.libraries.blas().product(shape);
+  place.libraries.takes(direct ? "cuBLASLt" : "cuBLASLt, after kernels that widen",
+                        direct ? "" : "its operands are of several types (one --precision for both)");
   const Widened widened(direct ? ir::Types{} : ir::Types{a, b, c}, middle, Blas::workspace);
   return {[=](const Act& act) {
             if (direct)
@@ -75,6 +80,20 @@ std::unique_ptr<Kernel> make_product(const Call& call, const Place& place) {
   if (!of_floats(call)) return nullptr;
   const Run run = product_of(call, place);
   return kernel(call, place, run.scratch, run.product);
+}
+
+// The product of an op whose epilogue cuBLASLt does not take; kernels follow it.
+Run product_before_kernels(const Call& call, const Place& place) {
+  Run run = product_of(call, place);
+  const ProductShape s = shape_of(call);
+  const std::string why = any_float64(call)
+                              ? "cuBLASLt has no epilogues in float64 (--precision bf16)"
+                              : fmt::format(
+                                    "cuBLASLt has no algorithm with this epilogue for {} x {} (widths that 8 "
+                                    "divides, one type for all operands)",
+                                    s.m, s.n);
+  place.libraries.takes("cuBLASLt, then own kernels", why);
+  return run;
 }
 
 Reduce column_sums(const ir::TensorType& of, const ir::TensorType& sums) {
@@ -106,6 +125,7 @@ std::unique_ptr<Kernel> with_epilogue(const Call& call, const Place& place, Epil
       if (t.dtype != call.inputs[0].dtype || t.elements() == 0) return nullptr;
   const std::shared_ptr<Product> product = place.libraries.blas().product(shape);
   if (!product) return nullptr;
+  place.libraries.takes("cuBLASLt with an epilogue");
   return kernel(call, place, Blas::workspace, [=](const Act& act) {
     product->run(act.inputs[0], act.inputs[1], act.outputs[0], act.scratch, act.stream, bias(act), h(act),
                  added(act));
@@ -130,7 +150,7 @@ void launch_step(const Act& act, MapStep step, Array a, Array b, int64_t period,
 std::unique_ptr<Kernel> make_product_bias(const Call& call, const Place& place) {
   if (!of_floats(call)) return nullptr;
   if (auto made = with_epilogue(call, place, Epilogue::add_bias, input<2>)) return made;
-  const Run run = product_of(call, place);
+  const Run run = product_before_kernels(call, place);
   return kernel(call, place, run.scratch, [run](const Act& act) {
     run.product(act);
     launch_step(act, {.op = Step::add}, act.out(0), act.in(2), act.call.inputs[2].elements(), act.out(0));
@@ -144,7 +164,7 @@ std::unique_ptr<Kernel> make_product_add(const Call& call, const Place& place) {
   if (auto made =
           with_epilogue(call, place, biased ? Epilogue::add_bias : Epilogue::none, bias, none, input<2>))
     return made;
-  const Run run = product_of(call, place);
+  const Run run = product_before_kernels(call, place);
   return kernel(call, place, run.scratch, [run, biased](const Act& act) {
     run.product(act);
     launch_step(act, {.op = Step::add}, act.out(0), act.in(2), 0, act.out(0));
@@ -157,7 +177,7 @@ std::unique_ptr<Kernel> make_product_add(const Call& call, const Place& place) {
 std::unique_ptr<Kernel> make_product_bias_gelu(const Call& call, const Place& place) {
   if (!of_floats(call)) return nullptr;
   if (auto made = with_epilogue(call, place, Epilogue::bias_gelu, input<2>, output<1>)) return made;
-  const Run run = product_of(call, place);
+  const Run run = product_before_kernels(call, place);
   return kernel(call, place, run.scratch, [run](const Act& act) {
     run.product(act);
     launch_step(act, {.op = Step::add}, act.out(0), act.in(2), act.call.inputs[2].elements(), act.out(1));
@@ -172,7 +192,7 @@ std::unique_ptr<Kernel> make_product_gelu_grad(const Call& call, const Place& pl
   Call wide = call;
   wide.outputs[0].dtype = any_float64(call) ? DType::float64 : DType::float32;
   const bool direct = wide.outputs[0].dtype == call.outputs[0].dtype;
-  const Run run = product_of(wide, place);
+  const Run run = product_before_kernels(wide, place);
   const Reduce shape = column_sums(wide.outputs[0], call.outputs[1]);
   const int64_t sums_at = run.scratch + (direct ? 0 : (wide.outputs[0].bytes() + 511) / 512 * 512);
   return kernel(call, place, sums_at + scratch_of(shape), [=](const Act& act) {
@@ -192,7 +212,7 @@ std::unique_ptr<Kernel> make_product_gelu_grad(const Call& call, const Place& pl
 std::unique_ptr<Kernel> make_product_bias_grad(const Call& call, const Place& place) {
   if (!of_floats(call)) return nullptr;
   if (auto made = with_epilogue(call, place, Epilogue::bias_grad, output<1>)) return made;
-  const Run run = product_of(call, place);
+  const Run run = product_before_kernels(call, place);
   const Reduce shape = column_sums(call.inputs[1], call.outputs[1]);
   return kernel(call, place, run.scratch + scratch_of(shape), [=, wide = any_float64(call)](const Act& act) {
     run.product(act);

@@ -6,17 +6,29 @@
 // The call discipline, checked by tests/backends/nccl_test.cpp:
 // - A group has an NCCL communicator of its own, set up by its members' first call: rank 0 draws the id and
 //   sends it to the others over the transport. So members make first calls in one order over all groups,
-//   which keeps set-up from deadlock. A group whose first call is a send or a receive is for those alone,
-//   which take few multiprocessors.
+//   which keeps set-up from deadlock.
+// - A collective, send or receive that waits for others keeps its multiprocessors. All communicators of a
+//   device together may take `most_blocks` of them, in equal shares: so each that has been launched can
+//   begin, whatever the others wait for, and members need not agree on an order over groups. share_of() is a
+//   power of two, since NCCL rounds the channels of sends and receives up to one (src/graph/paths.cc of
+//   NCCL 2.28, ncclTopoComputeP2pChannels).
 // - Communicators do not block: a call that NCCL has not taken yet is polled until it is, and every such wait
 //   ends when the run fails or time is up.
 // - Parts of one length are one call of NCCL; uneven ones, and all_to_all, are one group of calls: a
 //   reduction or a broadcast for each rank, or sends and receives. Calls of no elements are left out.
-// - One thread watches acts on streams: an error that NCCL finds later, and an act that has not ended
-//   `seconds` after it was its stream's next, end the run with rank and act named. All communicators of the
-//   process are then aborted, so that nothing on their streams waits for ever. In a recorded step, the stream
-//   names that act and the recording says when time is up. Long acts are among the waits of the transport,
-//   with the members that may be missing, for the last message of a process that mpirun ends.
+// - One thread asks NCCL and the streams how acts are getting on: an error that NCCL finds later ends the run
+//   with rank and act named. In a recorded step, the stream names that act and the recording says when time
+//   is up. Long acts are among the waits of the transport, with the members that may be missing, for the last
+//   message of a process that mpirun ends.
+// - Another thread watches the time. It calls neither NCCL nor CUDA and takes no lock that is held over such
+// a
+//   call, since either may be stuck for ever. An act that has not ended `seconds` after it was its stream's
+//   next, and a call that has not returned for so long, end the run with rank and act named. All
+//   communicators of the process are then aborted, so that nothing on their streams waits for ever. Where a
+//   call has still not returned `leaving` seconds later, the process ends with the message.
+// - Each thread that calls NCCL or CUDA for a device makes that device its own first: else CUDA makes a
+// context
+//   on the first one, which takes half a GB there.
 // - Communicators are aborted all at once, each by a thread of its own, which nobody waits for before the
 //   groups end: NCCL's abort may wait for other members' aborts. It does wait until graphs with its calls are
 //   gone, and those may wait for the abort of another communicator.
@@ -58,11 +70,26 @@ class NcclStream {
   // Whether calls are recorded instead of done; they are then made under the turn, and noted instead of
   // watched.
   virtual bool records() const { return false; }
+  // Puts what comes next behind the last noted act, where acts are recorded in one order.
+  virtual void follow() {}
   virtual void note(const std::string& /*act*/) {}
-  // The first noted act that is not over and whose text ends with `end`; empty: none.
+  // The first noted act that is not over and whose text ends with `end`; empty: none. Calls no CUDA.
   virtual std::string under_way(const std::string& /*end*/) const { return {}; }
   virtual std::unique_lock<std::mutex> turn() { return {}; }
+  // Makes its device the calling thread's; may be called when the stream is gone.
+  virtual std::function<void()> chooser() const {
+    return [] {};
+  }
 };
+
+// Multiprocessors that all communicators of a device may take together.
+constexpr int most_blocks = 64;
+// A communicator's share where a device has so many of them: a power of two, 32 at most. Throws Error (cannot
+// run) for more than `most_blocks`.
+int share_of(int communicators);
+// Memory of a device that NCCL's buffers take for so many of them: 40 MB for each multiprocessor. Reported
+// are 1.06 GB for a communicator of 32 on H100s (NVIDIA/nccl, issue 1685).
+int64_t buffer_bytes(int communicators);
 
 class NcclCommunicator;
 
@@ -70,15 +97,17 @@ class NcclCommunicator;
 class NcclGroups {
  public:
   // `transport` may be null; its listener of Channel::control puts messages into `mailboxes`. An act may take
-  // `seconds`.
+  // `seconds`, and a failed run `leaving` more in a call.
   NcclGroups(const NcclApi& api, cpu::Waits& waits, cpu::Mailboxes& mailboxes, Transport* transport,
-             double seconds);
+             double seconds, double leaving = 15);
   // After the last communicator, and the last recording of its calls. Waits for aborts, not for ever.
   ~NcclGroups();
 
   std::unique_ptr<Communicator> communicator(const std::string& name, std::span<const int> devices,
                                              int device, std::unique_ptr<NcclStream> stream,
                                              const std::function<int(int)>& process_of);
+  // From here on communicators are set up for devices that have so many of them. The same in all processes.
+  void expect(int communicators) { blocks_ = share_of(communicators); }
   // Throws Error (fault) where an act has failed. Called after waiting for a stream: failed acts on it count
   // as done.
   void check();
@@ -87,10 +116,46 @@ class NcclGroups {
   friend class NcclCommunicator;
   using Clock = std::chrono::steady_clock;
 
-  void watch();
-  void look();
-  void remove(NcclCommunicator* communicator);
-  void abort(ncclComm* comm);
+  // A communicator as the threads below see it. It outlives the communicator's own object.
+  struct Watched {
+    struct Launched {
+      std::string act;
+      Clock::time_point at;
+      std::function<bool()> done;
+      int64_t number = 0;
+    };
+    std::string me, others;              // "dp.0: rank 0 of 2, device 0"; "device 1 of process 1"
+    std::function<void()> choose;        // makes its device the calling thread's
+    std::timed_mutex calls;              // held over a call of NCCL, never over a wait
+    std::mutex mutex;                    // of what follows; never held over a call of NCCL or CUDA
+    const NcclStream* stream = nullptr;  // while the communicator is there
+    ncclComm* comm = nullptr;
+    bool aborted = false;
+    std::deque<Launched> launched;        // and not known to be done
+    std::string last;                     // act that was launched
+    int64_t acts = 0;                     // that were
+    std::string call;                     // that has not returned; empty: none
+    Clock::time_point called;             // when it began
+    std::string lasting;                  // act that was in flight when it was looked at last
+    std::optional<Waiting::Entry> waits;  // for it
+  };
+  using Member = std::shared_ptr<Watched>;
+
+  std::vector<Member> members();
+  void ask();    // a thread
+  void watch();  // a thread
+  void look(Watched& member);
+  void look_at_time(Watched& member) const;
+  // Ends the run, for this reason or an earlier one.
+  void fail(const Error& error);
+  void abort(const Member& member);
+  void leave_if_stuck();
+  void check(Watched& member);
+  void call(const Watched& member, NcclResult result) const;
+  Error broken(const std::string& act, NcclResult result) const;
+  Error late(const std::string& act) const;
+  void say(Watched& member, const std::string& act) const;
+  static void forget_done(Watched& member);
 
   // Aborts of communicators; outlives the groups where one never ends.
   struct Aborts {
@@ -103,14 +168,17 @@ class NcclGroups {
   cpu::Waits& waits_;
   cpu::Mailboxes& mailboxes_;
   Transport* const transport_;
-  const std::chrono::duration<double> patience_;
+  const std::chrono::duration<double> patience_, leaving_;
+  int blocks_ = share_of(1);
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // never held over a call of NCCL or CUDA
   std::condition_variable changed_;
-  std::vector<NcclCommunicator*> communicators_;
+  std::vector<Member> members_;
   bool ending_ = false;
+  std::string why_;  // of a run that has failed
+  Clock::time_point failed_;
   const std::shared_ptr<Aborts> aborts_ = std::make_shared<Aborts>();
-  std::thread thread_;
+  std::thread asks_, watches_;
 };
 
 class NcclCommunicator : public Communicator {
@@ -137,45 +205,28 @@ class NcclCommunicator : public Communicator {
 
  private:
   friend class NcclGroups;
-  struct Launched {
-    std::string act;
-    NcclGroups::Clock::time_point at;
-    std::function<bool()> done;
-  };
-  using Body = std::function<void(void* stream)>;
+  using Body = std::function<void(ncclComm* comm, void* stream)>;
 
   // One collective: `calls` calls of NCCL in `body`. Where there are none the member takes part in the set-up
   // alone.
-  void act(const char* what, int64_t calls, const Body& body, int most_blocks = NcclConfig::undefined);
-  void set_up(int most_blocks);
+  void act(const char* what, int64_t calls, const Body& body);
+  void set_up();
   NcclId draw_id();
-  void until_taken(const std::string& act);
-  void call(NcclResult result) const;
-  Error broken(const std::string& act, NcclResult result) const;
-  Error late(const std::string& act) const;
+  // Makes calls of NCCL and CUDA for `act`, by the communicator's thread.
+  void calling(const std::string& act, const std::function<void()>& calls);
+  void until_taken(const std::string& act, const std::string& all);
+  void launched(const std::string& act);
+  void call(NcclResult result) const { groups_.call(*watched_, result); }
   void check_counts(std::span<const int64_t> counts) const;
-  // For the watching thread: throws an error that has occurred.
-  void check();
-  void say(const std::string& act);
-  void abort();
-  void forget_done();
+  ncclComm* comm() const;
 
   NcclGroups& groups_;
   const std::string name_;
   const std::vector<int> devices_;
   const int rank_;
-  const std::string me_;        // "dp.0: rank 0 of 2, device 0"
   std::vector<int> processes_;  // by rank
-  std::string others_;          // "device 1 of process 1"
   const std::unique_ptr<NcclStream> stream_;
-
-  std::mutex mutex_;  // of what follows; held over a call of NCCL, never over a wait
-  ncclComm* comm_ = nullptr;
-  bool aborted_ = false;
-  std::deque<Launched> launched_;        // and not known to be done
-  std::string last_;                     // act that was launched
-  std::string lasting_;                  // act that was in flight when it was looked at last
-  std::optional<Waiting::Entry> waits_;  // for it
+  const NcclGroups::Member watched_;
 };
 
 }  // namespace boxcar::backends::cuda

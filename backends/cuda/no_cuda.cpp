@@ -14,6 +14,8 @@ Error without() {
 
 }  // namespace
 
+void prepare_environment(int) {}
+
 int count_gpus() { throw without(); }
 
 std::unique_ptr<Backend> make_cuda_backend(int, const CudaOptions&, std::unique_ptr<Transport>&&) {

@@ -93,6 +93,17 @@ void check_memory(int gpu, int64_t needed, int64_t free, int64_t total, std::str
                                       gb(free), gb(total), mend));
 }
 
+void check_memory(int gpu, const Needed& needed, int64_t free, int64_t total) {
+  if (needed.plan + needed.libraries + needed.nccl <= free) return;
+  std::string parts = fmt::format("the plan needs {:.2f} GB", gb(needed.plan));
+  if (needed.libraries > 0)
+    parts += fmt::format(", libraries {:.2f} GB (--library-memory)", gb(needed.libraries));
+  if (needed.nccl > 0) parts += fmt::format(", NCCL's buffers {:.2f} GB", gb(needed.nccl));
+  throw Error::cannot_run(
+      fmt::format("cuda: GPU {}", gpu),
+      fmt::format("{}, {:.2f} of {:.2f} GB are free; {}", parts, gb(free), gb(total), mend));
+}
+
 void no_piece(int gpu, int64_t needed, int64_t free) {
   throw Error::cannot_run(
       fmt::format("cuda: GPU {}", gpu),

@@ -38,6 +38,12 @@ Wanted sharers(std::span<const std::string> ids, int process);
 // Throws Error (cannot run) where `needed` bytes do not fit into the free ones. `who` begins the message.
 void check_memory(int gpu, int64_t needed, int64_t free, int64_t total,
                   std::string_view who = "the plan needs");
+// Bytes of a GPU for its devices' arenas and scratch memory, for modules and workspaces of libraries, and for
+// NCCL's buffers.
+struct Needed {
+  int64_t plan = 0, libraries = 0, nccl = 0;
+};
+void check_memory(int gpu, const Needed& needed, int64_t free, int64_t total);
 // Throws it where so much is free, but not in one piece.
 [[noreturn]] void no_piece(int gpu, int64_t needed, int64_t free);
 

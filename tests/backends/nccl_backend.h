@@ -47,11 +47,12 @@ class LateDevice : public backends::cpu::CpuDevice {
 
 class NcclBackend : public backends::Backend {
  public:
-  NcclBackend(int devices, std::unique_ptr<backends::Transport> transport, double seconds = 60)
+  NcclBackend(int devices, std::unique_ptr<backends::Transport> transport, double seconds = 60,
+              double leaving = 15)
       : devices_(static_cast<size_t>(devices)),
         waits_(transport.get()),
         transport_(std::move(transport)),
-        groups_(fake_nccl(), waits_, mailboxes_, transport_.get(), seconds) {
+        groups_(fake_nccl(), waits_, mailboxes_, transport_.get(), seconds, leaving) {
     if (transport_)
       transport_->listen(backends::Channel::control,
                          [this](int, std::span<const std::byte> bytes) { mailboxes_.put(bytes); });

@@ -222,6 +222,64 @@ TEST_F(Nccl, ASendThatIsNotReceivedIsLate) {
                                         "or was given another order of collectives")));
 }
 
+// The thread of rank 1 is inside the call that launches its third act, with every lock that it has there. The
+// others are told, and the call returns when its communicator is aborted.
+TEST_F(Nccl, ACallThatDoesNotReturnIsLate) {
+  CONTROL(fakeNcclStick)(1, 2, false);
+  NcclBackend backend(2, nullptr, 0.5);
+  const auto errors = run(backend, 2, [&](Communicator& communicator, backends::Queue&) {
+    for (int i = 0; i < 4; ++i) communicator.barrier();
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("waits for NCCL: ")));
+  EXPECT_THAT(
+      error_of([&] { backend.waits().check("a test"); }, Exit::fault),
+      MatchesRegex("waits for a test: device .: h0.grads: barrier in dp.0: rank . of 2, device .: (its "
+                   "call has not returned after 0.5 s: NCCL or CUDA is stuck in it, perhaps since "
+                   "another member has stopped|not done after 0.5 s: another member has stopped, or was "
+                   "given another order of collectives)"));
+}
+
+// Where it never returns, the process ends, with rank and act named.
+TEST(NcclDeathTest, ACallThatNeverReturnsEndsTheProcess) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto run = [] {
+    CONTROL(fakeNcclStick)(0, 1, true);
+    NcclBackend backend(1, nullptr, 0.3, 0.3);
+    const auto queue = backend.device(0).queue(ir::QueueKind::network);
+    const std::vector<int> group{0};
+    const auto communicator = backend.communicator("dp.0", group, 0, *queue);
+    const backends::Waiting::Act act("device 0: h0.grads");
+    for (int i = 0; i < 2; ++i) communicator->barrier();
+  };
+  EXPECT_EXIT(
+      run(), testing::ExitedWithCode(static_cast<int>(Exit::fault)),
+      "boxcar: device 0: h0.grads: barrier in dp.0: rank 0 of 1, device 0: its call has not returned after "
+      "0.3 s: NCCL or CUDA is stuck in it, perhaps since another member has stopped; the process ends in "
+      "the middle of device 0: h0.grads: barrier in dp.0: rank 0 of 1, device 0, whose call does not "
+      "return");
+}
+
+// Together they take 64 multiprocessors at most, and each a power of two.
+TEST_F(Nccl, GroupsShareMultiprocessors) {
+  using backends::cuda::share_of;
+  for (int groups = 1; groups <= 64; ++groups) {
+    const int share = share_of(groups);
+    EXPECT_LE(share * groups, 64) << groups;
+    EXPECT_EQ(share & (share - 1), 0) << groups;
+    EXPECT_TRUE(share == 32 || 2 * share * groups > 64) << groups;
+  }
+  EXPECT_EQ(
+      error_of([] { share_of(65); }, Exit::cannot_run),
+      "NCCL: a device is in 65 groups, at most 64 can be under way on a GPU at once; use fewer kinds of "
+      "parallelism, or fewer stages that exchange tensors");
+  NcclBackend backend(2, nullptr);
+  backend.groups().expect(6);
+  const auto errors =
+      run(backend, 2, [](Communicator& communicator, backends::Queue&) { communicator.barrier(); });
+  EXPECT_THAT(errors, Each("no error"));
+  EXPECT_EQ(CONTROL(fakeNcclMostBlocks)(), 8);
+}
+
 // A run that fails elsewhere frees the streams of all communicators.
 TEST_F(Nccl, ARunThatFailsFreesItsStreams) {
   CONTROL(fakeNcclStop)(0, 0, 0);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <thread>
 
 #include "actors/runtime.h"
@@ -76,16 +77,17 @@ TEST_F(GpuFaults, ProcessesThatSeeTooFewGpus) {
 }
 
 TEST_F(GpuFaults, APlanThatDoesNotFit) {
-  cuda_on_cpu::pretend({.gpus = 1, .driver = 13000});
+  cuda_on_cpu::pretend({.gpus = 1, .driver = 13000, .memory = size_t{2} << 30});
   const auto backend = make_cuda_backend(2, {.share_gpus = true});
   const ir::Plan plan = summing(3'000'000'000);
   const std::string mend = "use smaller micro-batches, recomputation, sharding or more devices";
   EXPECT_EQ(error_of([&] { actors::Runtime(plan, *backend, {}); }, Exit::cannot_run),
             "cuda: GPU 0: the plan needs 3.00 GB, 2.15 of 2.15 GB are free; " + mend);
   // Checked before any memory is reserved, over all devices that share the GPU.
-  const auto expected = [&](const ir::Plan& wanted, bool fast = false, int64_t beside = 0) {
-    const auto one = make_cuda_backend(2, {.share_gpus = true, .fast = fast});
-    return error_of([&] { one->expect_room(wanted, std::vector<int64_t>(2, beside)); }, Exit::cannot_run);
+  const auto expected = [&](const ir::Plan& wanted, bool fast = false, int64_t beside = 0,
+                            int64_t libraries = 0) {
+    const auto one = make_cuda_backend(2, {.share_gpus = true, .fast = fast, .library_bytes = libraries});
+    return error_of([&] { one->expect_room(wanted, std::vector<Beside>(2, {beside, 1})); }, Exit::cannot_run);
   };
   EXPECT_EQ(expected(summing(600'000'000)), "no error");
   EXPECT_EQ(expected(summing(1'200'000'000)),
@@ -93,6 +95,11 @@ TEST_F(GpuFaults, APlanThatDoesNotFit) {
   // Includes the runtime's own memory of each device.
   EXPECT_EQ(expected(summing(600'000'000), false, 500'000'000),
             "cuda: GPU 0: the plan needs 2.27 GB, 2.15 of 2.15 GB are free; " + mend);
+  // Includes what libraries take beside it.
+  EXPECT_EQ(expected(summing(600'000'000), false, 0, 1'500'000'000),
+            "cuda: GPU 0: the plan needs 1.27 GB, libraries 1.50 GB (--library-memory), 2.15 of 2.15 GB are "
+            "free; " +
+                mend);
   // Includes the scratch memory of products.
   EXPECT_EQ(expected(summing(1'060'000'000)),
             "cuda: GPU 0: the plan needs 2.19 GB, 2.15 of 2.15 GB are free; " + mend);
@@ -110,6 +117,57 @@ TEST_F(GpuFaults, APlanThatDoesNotFit) {
   program.registers[0].type = {{4, 16, 1024, 64}, ir::DType::bfloat16};
   EXPECT_EQ(expected(other), "cuda: GPU 0: the plan needs 2.27 GB, 2.15 of 2.15 GB are free; " + mend);
   EXPECT_EQ(expected(other, true), "no error");
+}
+
+// NCCL's buffers, for each group of a device.
+TEST_F(GpuFaults, NcclHasItsOwnBuffers) {
+  cuda_on_cpu::pretend({.gpus = 2, .driver = 13000, .memory = 5'000'000'000});
+  const auto backend = make_cuda_backend(2, {});
+  const auto expected = [&](int groups) {
+    return error_of(
+        [&] {
+          backend->expect_room(summing(1'000'000'000), std::vector<Beside>(2, {0, groups}));
+        },
+        Exit::cannot_run);
+  };
+  EXPECT_EQ(expected(1), "no error");
+  EXPECT_EQ(expected(2),
+            "cuda: GPU 0: the plan needs 1.03 GB, libraries 1.50 GB (--library-memory), NCCL's buffers 2.56 "
+            "GB, 5.00 "
+            "of 5.00 GB are free; use smaller micro-batches, recomputation, sharding or more devices");
+}
+
+// Streams that share a hardware queue wait for one another.
+TEST_F(GpuFaults, MoreQueuesThanCanBeUnderWay) {
+  cuda_on_cpu::pretend({.gpus = 2, .driver = 13000});
+  const auto backend = make_cuda_backend(2, {});
+  const std::string mend = "use fewer kinds of parallelism, or fewer stages that exchange tensors";
+  const auto expected = [&](int groups, int queues) {
+    return error_of([&] { backend->expect_groups(groups, queues); }, Exit::cannot_run);
+  };
+  EXPECT_EQ(expected(64, 28), "no error");
+  EXPECT_EQ(expected(65, 20),
+            "NCCL: a device is in 65 groups, at most 64 can be under way on a GPU at once; " + mend);
+  EXPECT_EQ(expected(2, 29),
+            "cuda: a device of the plan has 29 queues, and 28 can be under way on a GPU at once "
+            "(CUDA_DEVICE_MAX_CONNECTIONS=32); " +
+                mend);
+}
+
+// What the user has set stays.
+TEST(CudaEnvironment, IsSetBeforeAnythingReadsIt) {
+  const char* const names[] = {"CUDA_MODULE_LOADING", "CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_RUNTIME_CONNECT"};
+  for (const char* name : names) unsetenv(name);
+  prepare_environment(1);
+  EXPECT_EQ(std::getenv("CUDA_MODULE_LOADING"), nullptr);
+  setenv("CUDA_MODULE_LOADING", "LAZY", 1);
+  prepare_environment(2);
+  EXPECT_STREQ(std::getenv("CUDA_MODULE_LOADING"), "LAZY");
+  EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
+  EXPECT_STREQ(std::getenv("NCCL_RUNTIME_CONNECT"), "0");
+  unsetenv("CUDA_MODULE_LOADING");
+  prepare_environment(2);
+  EXPECT_STREQ(std::getenv("CUDA_MODULE_LOADING"), "EAGER");
 }
 
 // One device's act fails in step 3; the other waits for it in a collective, or has launched its graph.
