@@ -187,17 +187,24 @@ struct Shared {
 };
 
 // Says which way the kernels of each op are carried out, a line for each way; where some could be faster,
-// with the reason. Throws Error (cannot run) at `where` instead where that is not wanted.
-void tell_kernels(const std::vector<backends::Made>& made, bool require_fast, const std::string& where) {
+// with the reason. Processes whose programs others run too are silent. Throws Error (cannot run) at `where`
+// where a kernel could be faster and `require_fast`.
+void tell_kernels(const ir::Plan& plan, const backends::Backend& backend, bool require_fast,
+                  const std::string& where) {
+  const bool first = std::any_of(plan.classes.begin(), plan.classes.end(), [&](const ir::RankClass& cls) {
+    return backend.is_local(cls.devices.front());
+  });
   std::map<std::pair<std::string, std::string>, std::vector<std::string>> ops;  // by reason and way
-  for (const backends::Made& one : made) ops[{one.why, one.how}].push_back(one.op);
+  for (const backends::Made& one : backend.made()) ops[{one.why, one.how}].push_back(one.op);
+  const std::string here =
+      backends::started_processes() > 1 ? fmt::format("process {}: ", backends::started_process()) : "";
   std::string slow;
   for (const auto& [way, names] : ops) {
     const auto& [why, how] = way;
     const std::string line =
         fmt::format("{}: {}{}", fmt::join(names, ", "), how, why.empty() ? "" : ", since " + why);
     if (!why.empty()) slow += (slow.empty() ? "" : "; ") + line;
-    if (backends::started_process() == 0) tell("kernels of " + line);
+    if (first) tell(here + "kernels of " + line);
   }
   if (require_fast && !slow.empty()) throw Error::cannot_run(where, "not all kernels are fast: " + slow);
 }
@@ -284,7 +291,7 @@ void train(const TrainArguments& arguments, Extent extent, Shared& shared) {
          .probe = arguments.probe,
          .order =
              options.cuda_graph && backend->sends() ? planner::communication_order(prepared.plan) : Order{}});
-    tell_kernels(backend->made(), options.require_fast, name("run.require_fast"));
+    tell_kernels(prepared.plan, *backend, options.require_fast, name("run.require_fast"));
     trainer.train(log);
     if (!arguments.trace.empty()) timeline = trainer.timeline();
     if (backend->transport()) backend->transport()->finish();

@@ -157,7 +157,8 @@ std::unique_ptr<DnnPlan> Dnn::attention(const AttentionShape& shape) {
 
 // Up to 9.15 the last keys are wrong where they do not fill a tile.
 std::unique_ptr<DnnPlan> Dnn::attention_grad(const AttentionShape& shape, bool repeats) {
-  if (version() < least_attention_version || (version() < any_keys_version && shape.keys % 128 != 0)) return nullptr;
+  if (version() < least_attention_version || (version() < any_keys_version && shape.keys % 128 != 0))
+    return nullptr;
   return AttentionGraph(*library_, shape).gradient(repeats);
 }
 

@@ -38,6 +38,15 @@ ProductShape shape_of(const Call& call) {
   return s;
 }
 
+// What keeps cuBLASLt from its fastest kernels, which read and write 16 bytes at once; empty: nothing.
+std::string slow_rows(const ProductShape& s) {
+  if (ir::size_of(static_cast<DType>(s.in)) != 2) return "";
+  for (const int64_t row : {s.transpose_a ? s.m : s.k, s.transpose_b ? s.k : s.n, s.n})
+    if (row % 8 != 0)
+      return fmt::format("rows of {} elements are no multiple of 16 bytes (widths that 8 divides)", row);
+  return "";
+}
+
 // Runs the product of an act's first two operands; its scratch memory comes first.
 struct Run {
   std::function<void(const Act&)> product;
@@ -55,8 +64,9 @@ Run product_of(const Call& call, const Place& place) {
   shape.in = static_cast<Type>(direct ? a.dtype : middle);
   shape.out = static_cast<Type>(direct ? c.dtype : middle);
   std::shared_ptr<Product> product = place.libraries.blas().product(shape);
-  place.libraries.takes(direct ? "cuBLASLt" : "cuBLASLt, after kernels that widen",
-                        direct ? "" : "its operands are of several types (one --precision for both)");
+  place.libraries.takes(
+      direct ? "cuBLASLt" : "cuBLASLt, after kernels that widen",
+      direct ? slow_rows(shape) : "its operands are of several types (one --precision for both)");
   const Widened widened(direct ? ir::Types{} : ir::Types{a, b, c}, middle, Blas::workspace);
   return {[=](const Act& act) {
             if (direct)
@@ -85,6 +95,7 @@ std::unique_ptr<Kernel> make_product(const Call& call, const Place& place) {
 // The product of an op whose epilogue cuBLASLt does not take; kernels follow it.
 Run product_before_kernels(const Call& call, const Place& place) {
   Run run = product_of(call, place);
+  if (call.outputs[0].elements() == 0) return run;
   const ProductShape s = shape_of(call);
   const std::string why = any_float64(call)
                               ? "cuBLASLt has no epilogues in float64 (--precision bf16)"
@@ -125,7 +136,7 @@ std::unique_ptr<Kernel> with_epilogue(const Call& call, const Place& place, Epil
       if (t.dtype != call.inputs[0].dtype || t.elements() == 0) return nullptr;
   const std::shared_ptr<Product> product = place.libraries.blas().product(shape);
   if (!product) return nullptr;
-  place.libraries.takes("cuBLASLt with an epilogue");
+  place.libraries.takes("cuBLASLt with an epilogue", slow_rows(shape));
   return kernel(call, place, Blas::workspace, [=](const Act& act) {
     product->run(act.inputs[0], act.inputs[1], act.outputs[0], act.scratch, act.stream, bias(act), h(act),
                  added(act));

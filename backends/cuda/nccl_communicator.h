@@ -20,15 +20,13 @@
 //   with rank and act named. In a recorded step, the stream names that act and the recording says when time
 //   is up. Long acts are among the waits of the transport, with the members that may be missing, for the last
 //   message of a process that mpirun ends.
-// - Another thread watches the time. It calls neither NCCL nor CUDA and takes no lock that is held over such
-// a
-//   call, since either may be stuck for ever. An act that has not ended `seconds` after it was its stream's
-//   next, and a call that has not returned for so long, end the run with rank and act named. All
-//   communicators of the process are then aborted, so that nothing on their streams waits for ever. Where a
-//   call has still not returned `leaving` seconds later, the process ends with the message.
+// - Another thread watches the time. It calls neither NCCL nor CUDA, since a call may be stuck for ever, and
+//   takes no lock that is held over one. An act that has not ended `seconds` after it was its stream's next,
+//   and a call that has not returned for so long, end the run with rank and act named. All communicators of
+//   the process are then aborted, so that nothing on their streams waits for ever. Where a call has still not
+//   returned `leaving` seconds later, the process ends with the message.
 // - Each thread that calls NCCL or CUDA for a device makes that device its own first: else CUDA makes a
-// context
-//   on the first one, which takes half a GB there.
+//   context on the first one, which takes half a GB there.
 // - Communicators are aborted all at once, each by a thread of its own, which nobody waits for before the
 //   groups end: NCCL's abort may wait for other members' aborts. It does wait until graphs with its calls are
 //   gone, and those may wait for the abort of another communicator.

@@ -28,7 +28,8 @@ class CudaMade : public testing::Test {
   }
   static Call attention(DType dtype, double p, int64_t width = 8) {
     const ir::TensorType heads{{2, 2, 4, width}, dtype};
-    const Call call = measure::call_of("scaled_dot_product_attention", {heads, heads, heads}, {{"p", p}}).call;
+    const Call call =
+        measure::call_of("scaled_dot_product_attention", {heads, heads, heads}, {{"p", p}}).call;
     return call;
   }
 
@@ -55,6 +56,9 @@ TEST_F(CudaMade, ProductsAndOthers) {
     return measure::call_of("matmul_bias", {a, b, bias}).call;
   };
   EXPECT_EQ(made(product(DType::bfloat16, 16)), (Made{"matmul_bias", "cuBLASLt with an epilogue", ""}));
+  EXPECT_EQ(made(product(DType::float32, 12)).why, "");
+  EXPECT_EQ(made(product(DType::bfloat16, 12)).why,
+            "rows of 12 elements are no multiple of 16 bytes (widths that 8 divides)");
   EXPECT_EQ(made(product(DType::float64, 16)),
             (Made{"matmul_bias", "cuBLASLt, then own kernels",
                   "cuBLASLt has no epilogues in float64 (--precision bf16)"}));

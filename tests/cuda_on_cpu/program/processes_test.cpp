@@ -119,6 +119,18 @@ TEST_F(GpuProcesses, LongAValidationIsNoCollectiveThatIsLate) {
   }
 }
 
+// The last stage has kernels that the first has not.
+TEST_F(GpuProcesses, SayWhichKernelsRunOncePerStage) {
+  have(4);
+  EXPECT_EQ(over(4, {"--pp=2", "--dp=2", "--steps=1"}).size(), 1u);
+  EXPECT_THAT(said(), HasSubstr("boxcar: process 0: kernels of "));
+  EXPECT_THAT(said(), ContainsRegex("boxcar: process [123]: kernels of [^\n]*cross_entropy"));
+  int ways = 0;
+  for (int process = 0; process < 4; ++process)
+    ways += said().find("process " + std::to_string(process) + ": kernels of ") != std::string::npos;
+  EXPECT_EQ(ways, 2);
+}
+
 TEST_F(GpuProcesses, NeedAGpuEach) {
   have(1);
   expect_end(1, command(2, with("cuda", {"--dp=2"})), 1,

@@ -8,6 +8,9 @@
 namespace boxcar::tests {
 namespace {
 
+using ::testing::HasSubstr;
+using ::testing::Not;
+
 const Words small{"--layers=1", "--vocab=256", "--global-batch=4", "--dropout=0.1", "--precision=fp32"};
 
 class TrainOnGpus : public Train {
@@ -109,6 +112,24 @@ TEST_F(TrainOnGpus, TakesPlansTracesAndAlgorithms) {
   expect_near(quick, losses_of({}));
   EXPECT_TRUE(bytes_of(chosen).starts_with("boxcar algorithms 1\nthe host in a GPU's place, cuBLASLt "));
   EXPECT_EQ(losses_of({"--backend=cuda", "--fast", "--algorithms=" + chosen}), quick);
+}
+
+TEST_F(TrainOnGpus, SaysWhichKernelsRun) {
+  const auto run = [&](const Words& more) { return run_program(arguments(with("cuda", more))); };
+  const std::string slow =
+      "scaled_dot_product_attention, scaled_dot_product_attention_grad: own kernels without tensor cores, "
+      "since "
+      "its operands are float32 (--precision bf16)\n";
+  const Output fast = run({"--steps=1", "--require-fast"});
+  EXPECT_EQ(fast.exit_code, 0) << fast.err;
+  EXPECT_THAT(fast.err, HasSubstr("boxcar: kernels of batch_matmul, "));
+  EXPECT_THAT(fast.err, Not(HasSubstr(", since ")));
+  const Output told = run({"--steps=1", "--attention=flash"});
+  EXPECT_EQ(told.exit_code, 0);
+  EXPECT_THAT(told.err, HasSubstr("boxcar: kernels of " + slow));
+  const Output refused = run({"--steps=1", "--attention=flash", "--require-fast"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("boxcar: --require-fast: not all kernels are fast: " + slow));
 }
 
 TEST_F(TrainOnGpus, SaysWhyItCannot) {
