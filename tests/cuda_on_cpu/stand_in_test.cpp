@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -169,6 +171,22 @@ TEST_F(StandIn, AnActWaitsForMultiprocessors) {
   cuda_on_cpu::pretend(before);
 }
 
+// Any call lets streams run, and which comes first depends on the seed.
+TEST_F(StandIn, DrawsWhatRunsNext) {
+  const cuda_on_cpu::Machine before = cuda_on_cpu::pretended();
+  std::set<std::string> orders;
+  for (int seed = 0; seed < 8; ++seed) {
+    std::string order;
+    cuda_on_cpu::put(streams_[0], [&] { order += "a"; });
+    cuda_on_cpu::put(streams_[1], [&] { order += "b"; });
+    cuda_on_cpu::pretend({.driver = 13000, .seed = seed});
+    cudaEventQuery(event_);
+    cuda_on_cpu::pretend(before);
+    orders.insert(order);
+  }
+  EXPECT_EQ(orders, (std::set<std::string>{"ab", "ba"}));
+}
+
 // Two streams under capture: numbers on the first, then late on the second, which joins and is joined back.
 class StandInGraph : public StandIn {
  protected:
@@ -259,6 +277,31 @@ TEST_F(StandInGraph, HasAsManyBranchesUnderWayAsTheMachine) {
     cudaGraphExecDestroy(exec);
   }
   cudaGetLastError();
+  cuda_on_cpu::pretend(before);
+}
+
+TEST_F(StandInGraph, DrawsWhichBranchIsNext) {
+  const cuda_on_cpu::Machine before = cuda_on_cpu::pretended();
+  std::set<std::string> orders;
+  for (int seed = 0; seed < 8; ++seed) {
+    cuda_on_cpu::pretend({.driver = 13000, .seed = seed});
+    std::string order;
+    ASSERT_EQ(begin(), cudaSuccess);
+    hold_back(1, 0, event_);
+    for (const char* act : {"a", "c"}) cuda_on_cpu::put(streams_[0], [&order, act] { order += act; });
+    cuda_on_cpu::put(streams_[1], [&] { order += "b"; });
+    hold_back(0, 1, joins_);
+    cudaGraph_t graph = nullptr;
+    ASSERT_EQ(cudaStreamEndCapture(streams_[0], &graph), cudaSuccess);
+    cudaGraphExec_t exec = nullptr;
+    cudaGraphInstantiate(&exec, graph, 0);
+    cudaGraphDestroy(graph);
+    cudaGraphLaunch(exec, streams_[0]);
+    cudaStreamSynchronize(streams_[0]);
+    cudaGraphExecDestroy(exec);
+    orders.insert(order);
+  }
+  EXPECT_EQ(orders, (std::set<std::string>{"acb", "abc", "bac"}));
   cuda_on_cpu::pretend(before);
 }
 

@@ -27,7 +27,7 @@ TEST(ProfileOnGpus, SimulateReadsTheFileThatItWrites) {
   std::stringstream text;
   text << in.rdbuf();
   EXPECT_THAT(text.str(), StartsWith("# the host in a GPU's place, measured by `boxcar profile` on "));
-  for (const char* line : {"\nname: the host in a GPU's place\n", "\nmemory_bytes: 2147483648\n",
+  for (const char* line : {"\nname: the host in a GPU's place\n", "\nmemory_bytes: 8589934592\n",
                            "\nmemory_bandwidth: 12190000000\n", "\nkernel_floor: 2.064e-06\n",
                            "\nmultiprocessors: 4\n", "\n  matmul: ", "\n  link_bandwidth: "})
     EXPECT_THAT(text.str(), HasSubstr(line));

@@ -137,7 +137,7 @@ TEST_F(TrainOnGpus, SaysWhyItCannot) {
     have(gpus);
     const Output output = run_program(arguments(with("cuda", more)));
     EXPECT_EQ(output.exit_code, exit_code);
-    EXPECT_THAT(output.err, ::testing::StartsWith("boxcar: " + message));
+    EXPECT_THAT(output.err, HasSubstr("boxcar: " + message));
   };
   refused(1, 0, {"--dp=1"},
           "cuda: no GPU is visible to this process (look at CUDA_VISIBLE_DEVICES, or use --backend cpu)");
