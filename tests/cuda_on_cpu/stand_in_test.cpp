@@ -150,23 +150,28 @@ TEST_F(StandIn, AFirstLaunchWaitsUntilTheGpuIsIdle) {
   cuda_on_cpu::pretend(before);
 }
 
+// Of a library all that it has, of a kernel one.
 TEST_F(StandIn, AnActWaitsForMultiprocessors) {
   const cuda_on_cpu::Machine before = cuda_on_cpu::pretended();
   cuda_on_cpu::pretend({.driver = 13000, .lazy = false, .multiprocessors = 4});
   bool ends = false, begun = false;
-  cuda_on_cpu::put_until(
-      streams_[0], [&](Kept&) { return ends; }, 4);
-  EXPECT_EQ(cudaStreamQuery(streams_[0]), cudaErrorNotReady);
-  cuda_on_cpu::put_until(
-      streams_[1], [&](Kept&) { return begun = true; }, 2);
-  for (int asked = 0; asked < 3; ++asked) EXPECT_EQ(cudaStreamQuery(streams_[1]), cudaErrorNotReady);
-  EXPECT_FALSE(begun);
-  ends = true;
-  EXPECT_EQ(cudaStreamQuery(streams_[0]), cudaErrorNotReady);
-  EXPECT_EQ(cudaStreamQuery(streams_[0]), cudaSuccess);
-  EXPECT_EQ(cudaStreamQuery(streams_[1]), cudaErrorNotReady);
-  EXPECT_EQ(cudaStreamQuery(streams_[1]), cudaSuccess);
-  EXPECT_TRUE(begun);
+  for (const bool kernel : {false, true}) {
+    ends = begun = false;
+    cuda_on_cpu::put_until(
+        streams_[0], [&](Kept&) { return ends; }, kernel ? 4 : 3);
+    EXPECT_EQ(cudaStreamQuery(streams_[0]), cudaErrorNotReady);
+    if (kernel)
+      cuda_on_cpu::put(
+          streams_[1], [&] { begun = true; }, "a kernel");
+    else
+      cuda_on_cpu::put_until(
+          streams_[1], [&](Kept&) { return begun = true; }, 2);
+    for (int asked = 0; asked < 3; ++asked) EXPECT_EQ(cudaStreamQuery(streams_[1]), cudaErrorNotReady);
+    EXPECT_FALSE(begun);
+    ends = true;
+    for (cudaStream_t stream : streams_) cudaStreamSynchronize(stream);
+    EXPECT_TRUE(begun);
+  }
   cudaGetLastError();
   cuda_on_cpu::pretend(before);
 }
@@ -182,6 +187,7 @@ TEST_F(StandIn, DrawsWhatRunsNext) {
     cuda_on_cpu::pretend({.driver = 13000, .seed = seed});
     cudaEventQuery(event_);
     cuda_on_cpu::pretend(before);
+    for (cudaStream_t stream : streams_) cudaStreamSynchronize(stream);
     orders.insert(order);
   }
   EXPECT_EQ(orders, (std::set<std::string>{"ab", "ba"}));
