@@ -72,14 +72,14 @@ void restrict_key(const search::Dimension& d, const Given& allowed, const std::s
 
 search::Rule rule_in_pipelines(const search::Dimension& d, const Given& allowed,
                                const std::string& framework) {
-  const auto [least, most] = range_of(d, allowed);
+  const std::pair<int, int> limits = range_of(d, allowed);
   return {{"pp", d.key},
           {},
           fmt::format("{} runs {} {} alone where pp is 2 or more ({})", framework, d.name_in_file(),
                       allowed.text, allowed.where),
-          [&d, least, most](const planner::Job& job) {
+          [&d, limits](const planner::Job& job) {
             const int value = number_of(d, job);
-            return job.parallel.pp == 1 || (least <= value && value <= most);
+            return job.parallel.pp == 1 || (limits.first <= value && value <= limits.second);
           }};
 }
 

@@ -1,4 +1,5 @@
 // boxcar search, as run by a user and by a program.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <sys/wait.h>
