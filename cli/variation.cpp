@@ -40,7 +40,7 @@ void drop_values_of_names(GivenKeys& keys, const GivenKeys& others) {
     expand(named);
     if (named.size() > 1)  // a family's name stands for no sizes
       for (const Key& key : cli::keys())
-        if (key.section == find_key("model", "family")->section) erase(key.path());
+        if (key.path().starts_with("model.")) erase(key.path());
   }
   if (const auto preset = others.find("train.preset"); preset != others.end())
     for (const auto& [path, value] : preset_values(preset->second.text)) erase(path);

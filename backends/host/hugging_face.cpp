@@ -120,21 +120,30 @@ void read_dropout(const JsonObject& config, const Row& row, HuggingFaceModel& mo
         fmt::format("{} differ, which is not built: all are {}", fmt::join(keys, ", "), most));
 }
 
-// Numbers that change results and no shape.
+// Positions may be given in an object of their own, by newer files the base too.
+void read_rotary(const JsonObject& config, HuggingFaceModel& model) {
+  double base = config.number("rope_theta", rotary_base);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!config.has(key)) continue;
+    const JsonObject rotary = config.object(key);
+    base = rotary.number("rope_theta", base);
+    const std::string type = rotary.text("rope_type", rotary.text("type", "default"));
+    if (type != "default")
+      model.notes.push_back(fmt::format("{} {} is not built: positions are not scaled", key, type));
+  }
+  if (base != rotary_base)
+    model.notes.push_back(
+        fmt::format("rope_theta {} is not built: rotary positions have {}", base, rotary_base));
+}
+
+// Numbers that change results and no shape. A file that leaves one out is taken to have ours.
 void read_constants(const JsonObject& config, const Row& row, HuggingFaceModel& model) {
   const char* const epsilon = is_llama(row)                            ? "rms_norm_eps"
                               : row.family == std::string_view("bert") ? "layer_norm_eps"
                                                                        : "layer_norm_epsilon";
   if (const double value = config.number(epsilon, norm_epsilon); value != norm_epsilon)
     model.notes.push_back(fmt::format("{} {} is not built: norms have {}", epsilon, value, norm_epsilon));
-  if (!is_llama(row)) return;
-  const bool inside = config.has("rope_parameters");
-  const double base = (inside ? config.object("rope_parameters") : config).number("rope_theta", rotary_base);
-  if (base != rotary_base)
-    model.notes.push_back(
-        fmt::format("rope_theta {} is not built: rotary positions have {}", base, rotary_base));
-  if (config.has("rope_scaling"))
-    model.notes.push_back("rope_scaling is not built: positions are as they are");
+  if (is_llama(row)) read_rotary(config, model);
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ function showVerdict() {
   document.title = `${report.plan}: ${secondsText(report.result.step_time_s)} a step`;
   byId('job').textContent =
     `${d3.format(',')(report.gpus)} GPUs, cluster ${report.cluster}, device ${report.device}, framework ${report.framework}`;
-  byId('model').textContent = modelText();
+  byId('job').after(make('p', {id: 'model'}, modelText()));
   d3.select('#tiles').selectAll('div').data(tiles()).enter().append('div').classed('alert', (tile) => !!tile.alert)
     .each(function (tile) {
       const value = make('dd', {class: 'value'}, tile.value);

@@ -69,8 +69,15 @@ TEST(Jobs, AModelFromAFileHasItsBiasesAndActivation) {
                      {})
                 .err,
             "boxcar: --model: rms_norm_eps 1e-06 is not built: norms have 1e-05\n"
-            "boxcar: --model: rope_theta 500000 is not built: rotary positions have 10000\n"
-            "boxcar: --model: rope_scaling is not built: positions are as they are\n");
+            "boxcar: --model: rope_scaling llama3 is not built: positions are not scaled\n"
+            "boxcar: --model: rope_theta 500000 is not built: rotary positions have 10000\n");
+  EXPECT_EQ(simulate(llama("LlamaForCausalLM", R"(, "rope_parameters": {"rope_type": "yarn",
+                           "rope_theta": 1000000.0})"),
+                     {})
+                .err,
+            "boxcar: --model: rope_parameters yarn is not built: positions are not scaled\n"
+            "boxcar: --model: rope_theta 1000000 is not built: rotary positions have 10000\n");
+  EXPECT_EQ(simulate(llama("LlamaForCausalLM", R"(, "rope_scaling": {"type": "default"})"), {}).err, "");
   const std::string bert = R"({"architectures": ["BertForMaskedLM"], )" + sizes;
   const Output tanh = simulate(
       bert + R"(, "hidden_act": "gelu_new", "hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0})",

@@ -122,7 +122,7 @@ void unloaded(int* out) { out[threadIdx.x] = 1; }
 
 // Its first launch, and meanwhile any other call on the GPU.
 TEST_F(StandIn, AFirstLaunchWaitsUntilTheGpuIsIdle) {
-  const cuda_on_cpu::Machine before = cuda_on_cpu::pretended();
+  const cuda_on_cpu::Pretending back;
   for (const bool lazy : {true, false}) {
     cuda_on_cpu::pretend({.driver = 13000, .lazy = lazy});
     std::atomic<bool> ends = false, launched = false, asked = false;
@@ -147,12 +147,11 @@ TEST_F(StandIn, AFirstLaunchWaitsUntilTheGpuIsIdle) {
     cudaStreamSynchronize(streams_[0]);
     cudaStreamSynchronize(streams_[1]);
   }
-  cuda_on_cpu::pretend(before);
 }
 
 // Of a library all that it has, of a kernel one.
 TEST_F(StandIn, AnActWaitsForMultiprocessors) {
-  const cuda_on_cpu::Machine before = cuda_on_cpu::pretended();
+  const cuda_on_cpu::Pretending back;
   cuda_on_cpu::pretend({.driver = 13000, .lazy = false, .multiprocessors = 4});
   bool ends = false, begun = false;
   for (const bool kernel : {false, true}) {
@@ -173,20 +172,20 @@ TEST_F(StandIn, AnActWaitsForMultiprocessors) {
     EXPECT_TRUE(begun);
   }
   cudaGetLastError();
-  cuda_on_cpu::pretend(before);
 }
 
 // Any call lets streams run, and which comes first depends on the seed.
 TEST_F(StandIn, DrawsWhatRunsNext) {
-  const cuda_on_cpu::Machine before = cuda_on_cpu::pretended();
   std::set<std::string> orders;
   for (int seed = 0; seed < 8; ++seed) {
     std::string order;
     cuda_on_cpu::put(streams_[0], [&] { order += "a"; });
     cuda_on_cpu::put(streams_[1], [&] { order += "b"; });
-    cuda_on_cpu::pretend({.driver = 13000, .seed = seed});
-    cudaEventQuery(event_);
-    cuda_on_cpu::pretend(before);
+    {
+      const cuda_on_cpu::Pretending back;
+      cuda_on_cpu::pretend({.driver = 13000, .seed = seed});
+      cudaEventQuery(event_);
+    }
     for (cudaStream_t stream : streams_) cudaStreamSynchronize(stream);
     orders.insert(order);
   }
@@ -256,7 +255,7 @@ TEST_F(StandInGraph, AMissingEdgeIsSeen) {
 
 // The second stream's act ends the first's.
 TEST_F(StandInGraph, HasAsManyBranchesUnderWayAsTheMachine) {
-  const cuda_on_cpu::Machine before = cuda_on_cpu::pretended();
+  const cuda_on_cpu::Pretending back;
   for (const int branches : {2, 1}) {
     cuda_on_cpu::pretend({.driver = 13000, .branches = branches});
     std::atomic<bool> ends = false;
@@ -283,11 +282,10 @@ TEST_F(StandInGraph, HasAsManyBranchesUnderWayAsTheMachine) {
     cudaGraphExecDestroy(exec);
   }
   cudaGetLastError();
-  cuda_on_cpu::pretend(before);
 }
 
 TEST_F(StandInGraph, DrawsWhichBranchIsNext) {
-  const cuda_on_cpu::Machine before = cuda_on_cpu::pretended();
+  const cuda_on_cpu::Pretending back;
   std::set<std::string> orders;
   for (int seed = 0; seed < 8; ++seed) {
     cuda_on_cpu::pretend({.driver = 13000, .seed = seed});
@@ -308,7 +306,6 @@ TEST_F(StandInGraph, DrawsWhichBranchIsNext) {
     orders.insert(order);
   }
   EXPECT_EQ(orders, (std::set<std::string>{"acb", "abc", "bac"}));
-  cuda_on_cpu::pretend(before);
 }
 
 TEST_F(StandInGraph, RefusesWhatCudaRefuses) {

@@ -29,6 +29,18 @@ struct Machine {
 void pretend(const Machine& machine);
 Machine pretended();
 
+// Puts the machine back at its end.
+class Pretending {
+ public:
+  Pretending() = default;
+  ~Pretending() { pretend(before_); }
+  Pretending(const Pretending&) = delete;
+  Pretending& operator=(const Pretending&) = delete;
+
+ private:
+  const Machine before_ = pretended();
+};
+
 // The time that a kernel reports, and the additional time per thread.
 constexpr double kernel_milliseconds = 2e-3, thread_milliseconds = 1e-6;
 

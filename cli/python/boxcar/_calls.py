@@ -188,10 +188,17 @@ def table(file: Path, *, where: Optional[str] = None, columns: Optional[list[str
     return Table(document["columns"], document["rows"])
 
 
-def report(plan: SavedPlan, file: Path, *, sensitivity: bool = True) -> pathlib.Path:
-    """Writes a plan's page for a browser: timeline, memory, layouts, sensitivity (docs/report.md)."""
+def report(plan: SavedPlan, file: Path, *, sensitivity: bool = True, tokens: Union[str, int, None] = None,
+           price: Optional[float] = None, where: Optional[str] = None) -> pathlib.Path:
+    """Writes the page of a plan, or of a file of runs, for a browser (docs/report.md).
+
+    tokens, price: of the whole run, "15T", and of a GPU hour; the page begins with days and dollars then.
+    where: rows of a file of runs. sensitivity: whether steps with other constants are simulated for a plan's page.
+    """
     with Files() as files:
-        words = [] if sensitivity else ["--no-sensitivity"]
+        options = {"tokens": tokens, "price": price, "where": where}
+        words = [flag(name, value) for name, value in options.items() if value is not None]
+        words += [] if sensitivity else ["--no-sensitivity"]
         run(["report", _plan_path(plan, files), f"--output={os.fspath(file)}", *words])
         return pathlib.Path(file)
 
