@@ -152,6 +152,15 @@ TEST_F(Comparison, WhyNotLetsGoOfKeysThatFollowFromOthers) {
   expect("--model gpt2", other["step_time_s"]);
 }
 
+TEST_F(Comparison, SaysOnHowManyGpusAnotherPlanIs) {
+  save(a_, {"--dp=8"});
+  const auto placed = [&](const char* flags) {
+    return run_program({"explain", a_.path(), "--why-not", flags}).out;
+  };
+  EXPECT_THAT(placed("--dp 4"), testing::StartsWith("--dp 4\n  on 4 GPUs "));
+  EXPECT_THAT(placed("--tp 2"), testing::Not(HasSubstr("GPUs")));
+}
+
 TEST_F(Comparison, RefusesWhatIsNoFlagOfAJob) {
   save(a_, {});
   const auto refused = [&](const char* flags) {
