@@ -46,6 +46,23 @@ TEST(Moves, HaveNamesOfTheirOwn) {
   }
 }
 
+TEST(Moves, ProposeWhatKeepsTheRules) {
+  Job job = short_steps();
+  job.parallel.dp = 4, job.parallel.pp = 2, job.parallel.zero = 1;
+  const auto levels = [&](const Fixed& fixed) {
+    std::set<int> all;
+    for (const Job& one : proposals(move_named("shard-states"), {job, {}, fixed}))
+      all.insert(one.parallel.zero);
+    return all;
+  };
+  EXPECT_EQ(levels({}), (std::set<int>{0, 2}));
+  EXPECT_EQ(levels({.rules = {{{"pp", "zero"},
+                               {},
+                               "zero 1 at most where pp is 2 or more",
+                               [](const Job& j) { return j.parallel.pp == 1 || j.parallel.zero < 2; }}}}),
+            std::set<int>{0});
+}
+
 TEST(Moves, AreCountedWithWhatTheyGain) {
   const Outcome found = search(short_steps(), {}, oracle());
   EXPECT_EQ(plans(found), found.compiled);
