@@ -14,8 +14,8 @@
 #include "backends/machines/framework.h"
 #include "cli/advice_text.h"
 #include "cli/arguments.h"
+#include "cli/campaign_conditions.h"
 #include "cli/campaign_report.h"
-#include "cli/campaign_steps.h"
 #include "cli/effects.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
@@ -23,10 +23,8 @@
 #include "cli/search_job.h"
 #include "cli/search_report.h"
 #include "cli/what_if.h"
-#include "ir/ops/optimizers.h"
 #include "ir/read_number.h"
 #include "ir/units.h"
-#include "planner/checkpoint_bytes.h"
 #include "planner/sizes.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
@@ -36,13 +34,10 @@
 namespace boxcar::cli {
 namespace {
 
-constexpr double least_goodput = 0.001;
-
 struct CampaignArguments {
   JobArguments job;
+  CampaignFlags conditions;
   std::vector<std::string> plans, changes, stragglers;
-  std::string tokens, samples, mtbf, bandwidth, restart;
-  std::optional<double> price, watts, pue;
   bool json = false, search = false;
 };
 
@@ -58,53 +53,6 @@ struct Run {
   int gpus = 0;                       // as given; 0: not given
   backends::Cluster whole = {};       // of a job to compile: what its cluster is a part of
 };
-
-void check_together(const CampaignArguments& a) {
-  if (a.tokens.empty() && a.samples.empty())
-    throw Error::input("--tokens", "missing; give the tokens of the whole run, such as 300B, or --samples");
-  if (!a.tokens.empty() && !a.samples.empty())
-    throw Error::input("--samples", "--tokens is given too; give one of them");
-  if (!a.mtbf.empty() && a.bandwidth.empty())
-    throw Error::input(
-        "--mtbf",
-        "has no effect without --checkpoint-bandwidth: the time of a checkpoint decides how much "
-        "work a failure loses");
-  if (!a.bandwidth.empty() && a.mtbf.empty())
-    throw Error::input("--checkpoint-bandwidth", "has no effect without --mtbf");
-  if (!a.restart.empty() && a.mtbf.empty()) throw Error::input("--restart", "has no effect without --mtbf");
-  if (a.pue && !a.watts) throw Error::input("--pue", "has no effect without --watts");
-}
-
-// "3h/1024" into `report`.
-void read_mtbf(const std::string& text, CampaignReport& report) {
-  const size_t slash = text.find('/');
-  const auto gpus =
-      slash == std::string::npos ? std::nullopt : ir::read_number<int64_t>(text.substr(slash + 1));
-  if (!gpus || *gpus < 1)
-    throw Error::input(
-        "--mtbf",
-        fmt::format("got \"{}\", expected TIME/GPUS: 3h/1024 is one failure in 3 h on 1024 GPUs", text));
-  report.mtbf_seconds = read_seconds("--mtbf", text.substr(0, slash), "3h in 3h/1024");
-  report.mtbf_gpus = *gpus;
-}
-
-CampaignReport conditions(const CampaignArguments& a) {
-  check_together(a);
-  CampaignReport report;
-  report.unit = a.tokens.empty() ? "samples" : "tokens";
-  report.amount = a.tokens.empty() ? read_count("--samples", a.samples) : read_count("--tokens", a.tokens);
-  if (!a.mtbf.empty()) {
-    read_mtbf(a.mtbf, report);
-    report.default_restart = a.restart.empty();
-    report.restart_seconds =
-        read_seconds("--restart", report.default_restart ? "10m" : a.restart, "10m or 90s", true);
-  }
-  if (!a.bandwidth.empty()) report.checkpoint_bandwidth = read_rate("--checkpoint-bandwidth", a.bandwidth);
-  report.watts = a.watts;
-  report.default_pue = !a.pue;
-  report.pue = a.pue.value_or(1);
-  return report;
-}
 
 void make_changes(const CampaignArguments& a, backends::Cluster& cluster) {
   for (const std::string& text : a.changes) change(cluster, text);
@@ -259,46 +207,11 @@ int gpus_of(const Run& run) {
   return run.job ? (*run.job)->gpus : run.open->job.gpus;
 }
 
-void add_checkpoint(const CampaignReport& report, const Run& run, CampaignRow& row) {
-  const planner::ResolvedJob job = run.job ? *run.job : job_of(run.plan, run.name).job;
-  row.has_moments = ir::row_of(job->train.optimizer).moments > 0;
-  row.checkpoint_bytes = static_cast<double>(planner::checkpoint_bytes(job));
-  row.run.checkpoint_seconds = row.checkpoint_bytes / report.checkpoint_bandwidth;
-  row.run.mtbf_seconds = campaign::mtbf_of(report.mtbf_seconds, report.mtbf_gpus, row.gpus);
-  row.run.restart_seconds = report.restart_seconds + row.run.checkpoint_seconds;  // read at the same rate
-}
-
-void add_price(const CampaignArguments& a, const Run& run, CampaignRow& row) {
-  const double of_cluster = run.cluster.price_per_gpu_hour;
-  if (!a.price && of_cluster <= 0) return;
-  row.run.price_per_gpu_hour = a.price.value_or(of_cluster);
-  row.price_from = a.price ? "--price" : "cluster " + run.plan.labels.at("cluster.preset");
-}
-
-void check_goodput(const CampaignRow& row) {
-  if (row.cost.estimate.goodput >= least_goodput) return;  // not where it is no number
-  throw Error::cannot_run(
-      "--mtbf",
-      fmt::format("less than {:g} % of the time goes into steps that are kept: {} fail every {}, a "
-                  "checkpoint takes {} and a restart {} (use more bandwidth or a shorter --restart)",
-                  100 * least_goodput, counted(row.gpus, "GPU"), duration_text(row.run.mtbf_seconds),
-                  duration_text(row.run.checkpoint_seconds), duration_text(row.run.restart_seconds)));
-}
-
 void cost_row(const CampaignArguments& a, const CampaignReport& report, Run& run, CampaignRow& row) {
   if (run.refused) throw *run.refused;
   run.open ? find_step(run, row) : simulate_step(run, row);
-  row.amount_per_step = amount_per_step(run.plan, run.name, report.unit);
-  row.run.gpus = row.gpus;
-  row.run.steps = steps_for(report.amount, row.amount_per_step, report.unit);
-  if (report.mtbf_seconds > 0) add_checkpoint(report, run, row);
-  add_price(a, run, row);
-  row.run.watts_per_gpu = a.watts;
-  row.run.pue = report.pue;
-  row.error = explain::error_of(run.plan.labels, run.cluster, row.gpus);
-  const auto [least, most] = campaign::step_range(row.run.step_seconds, row.error.error.share);
-  row.cost = campaign::cost_range(row.run, least, most);
-  check_goodput(row);
+  const planner::ResolvedJob* const job = run.job ? &*run.job : nullptr;
+  add_cost(a.conditions, report, {run.plan, run.cluster, job}, row);
 }
 
 // Rows that cannot be cost say why. Throws where none can: their reason, where it is one, below the table of
@@ -332,7 +245,7 @@ CampaignReport filled(CampaignReport report, const CampaignArguments& arguments,
 }
 
 int run(const CampaignArguments& arguments, Extent extent) {
-  CampaignReport report = conditions(arguments);
+  CampaignReport report = arguments.conditions.conditions();
   std::vector<Run> runs = runs_of(arguments);
   if (extent == Extent::reading) return 0;
   report = filled(std::move(report), arguments, runs);
@@ -347,32 +260,7 @@ void add_campaign_command(CLI::App& app, int& exit_code, Extent extent) {
       app.add_subcommand("campaign", "days, GPU hours, money and energy of whole training runs");
   auto arguments = std::make_shared<CampaignArguments>();
   arguments->job.add_to(*command);
-  const auto text = [&](const char* flag, std::string& value, const char* help, const char* form) {
-    command->add_option(flag, value, help)->type_name(form)->check(not_empty());
-  };
-  text("--tokens", arguments->tokens, "tokens of the whole run [needed, or --samples]", "15T|300B|4M");
-  text("--samples", arguments->samples, "sequences or images of the whole run, in place of tokens", "90M");
-  text("--mtbf", arguments->mtbf, "3h/1024: 1024 GPUs fail once in 3 h; 2048 twice as often [no failures]",
-       "TIME/GPUS");
-  text("--restart", arguments->restart,
-       "time from a failure to the next step, beside reading the checkpoint: noticing it, replacing nodes, "
-       "starting [10m]",
-       "10m");
-  text("--checkpoint-bandwidth", arguments->bandwidth,
-       "rate at which the storage takes a whole checkpoint [needed with --mtbf]", "200GB/s");
-  command
-      ->add_option("--price", arguments->price,
-                   "dollars per GPU and hour [price_per_gpu_hour of the cluster file]")
-      ->type_name("2.50")
-      ->check(number(0, 1e6));
-  command
-      ->add_option("--watts", arguments->watts,
-                   "watts drawn by one GPU and its share of the node, all the time [no energy]")
-      ->type_name("1300")
-      ->check(number(0, 1e6));
-  command->add_option("--pue", arguments->pue, "energy of the building over that of its computers [1]")
-      ->type_name("1..10")
-      ->check(number(1, 10));
+  arguments->conditions.add_to(*command, "needed, or --samples");
   command->add_option("--plan", arguments->plans, "a saved plan; may be repeated, also beside job files")
       ->type_name("FILE")
       ->check(not_empty())

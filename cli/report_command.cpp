@@ -8,12 +8,13 @@
 #include <optional>
 #include <ostream>
 #include <utility>
+#include <vector>
 
 #include "cli/arguments.h"
+#include "cli/campaign_conditions.h"
 #include "cli/output.h"
 #include "cli/page_server.h"
 #include "cli/plan_file.h"
-#include "cli/quantities.h"
 #include "cli/report_document.h"
 #include "cli/report_page.h"
 #include "cli/report_runs.h"
@@ -25,8 +26,8 @@ namespace boxcar::cli {
 namespace {
 
 struct ReportArguments {
-  std::string file, output, where, tokens;
-  std::optional<double> price;
+  std::string file, output, where;
+  CampaignFlags run;
   bool no_sensitivity = false, serve = false;
   int port = 0;  // 0: a free one
 };
@@ -46,11 +47,10 @@ void check_report(const ReportArguments& arguments, bool of_runs) {
   check_page_library();
   if (arguments.output.empty() && !arguments.serve)
     throw Error::input("--output", "missing; give a file, or --serve to see the page at once");
-  const std::pair<const char*, bool> of_plans_alone[] = {{"--no-sensitivity", arguments.no_sensitivity},
-                                                         {"--tokens", !arguments.tokens.empty()},
-                                                         {"--price", arguments.price.has_value()}};
-  for (const auto& [flag, given] : of_plans_alone)
-    if (of_runs && given) throw Error::input(flag, "has no effect on a file of runs");
+  std::vector<std::string> of_plans_alone = arguments.run.given();
+  if (arguments.no_sensitivity) of_plans_alone.emplace_back("--no-sensitivity");
+  if (of_runs && !of_plans_alone.empty())
+    throw Error::input(of_plans_alone.front(), "has no effect on a file of runs");
   if (!of_runs && !arguments.where.empty())
     throw Error::input("--where",
                        fmt::format("chooses rows of a file of runs, and {} is none", arguments.file));
@@ -64,8 +64,11 @@ void check_report(const ReportArguments& arguments, bool of_runs) {
 // Nothing where the plan was read alone.
 std::optional<nlohmann::ordered_json> plan_document(const ReportArguments& arguments, const std::string& name,
                                                     Extent extent) {
-  const double tokens = arguments.tokens.empty() ? 0 : read_count("--tokens", arguments.tokens);
-  if (arguments.price && tokens == 0) throw Error::input("--price", "has no effect without --tokens");
+  if (const std::vector<std::string> given = arguments.run.given(); !given.empty()) {
+    if (!arguments.run.has_amount())
+      throw Error::input(given.front(), "has no effect without --tokens or --samples");
+    arguments.run.conditions();  // checked before anything is simulated
+  }
   const SavedPlan saved = load_plan(arguments.file, {});
   if (extent == Extent::reading) {
     if (saved.plan.labels.contains("model.family")) job_of(saved.plan, arguments.file);
@@ -77,8 +80,7 @@ std::optional<nlohmann::ordered_json> plan_document(const ReportArguments& argum
   const std::optional<planner::LaidOut> laid = lay_out_again(saved, arguments.file);
   ReportRequest request;
   request.name = name;
-  request.tokens = tokens;
-  request.price = arguments.price;
+  request.run = arguments.run;
   request.sensitivity = !arguments.no_sensitivity;
   request.tell = [&](const std::string& what) { progress.part(what); };
   return report_document(saved, laid ? &*laid : nullptr, request);
@@ -110,16 +112,7 @@ void add_report_command(CLI::App& app, Extent extent) {
       ->check(not_empty());
   command->add_flag("--no-sensitivity", arguments->no_sensitivity,
                     "leave out the steps with other constants of the cluster, each a simulation");
-  command
-      ->add_option("--tokens", arguments->tokens,
-                   "tokens of the whole run: the page begins with its days and GPU hours too")
-      ->type_name("15T|300B|4M")
-      ->check(not_empty());
-  command
-      ->add_option("--price", arguments->price,
-                   "dollars per GPU and hour [price_per_gpu_hour of the cluster file]")
-      ->type_name("2.50")
-      ->check(number(0, 1e6));
+  arguments->run.add_to(*command, "not asked: with it the page begins with days and GPU hours too");
   command
       ->add_option("--where", arguments->where,
                    "of a file of runs, the rows for which this holds, an expression of SQL on columns [all]")

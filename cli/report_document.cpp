@@ -10,7 +10,6 @@
 
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
-#include "cli/campaign_steps.h"
 #include "cli/explain_text.h"
 #include "cli/report_text.h"
 #include "cli/report_timeline.h"
@@ -50,27 +49,16 @@ std::set<std::string> recomputed_ops(const planner::LaidOut* laid) {
   return names;
 }
 
-// The whole training run, without failures; low, estimate and high by the error of the step.
+// The whole training run, as `boxcar campaign --plan --json` has it.
 ordered_json run_json(const SavedPlan& saved, const explain::Report& r, const ReportRequest& request) {
-  constexpr double day = 24 * 3600;
-  campaign::Campaign run;
-  run.steps = steps_for(request.tokens, amount_per_step(saved.plan, request.name, "tokens"), "tokens");
-  run.step_seconds = r.step_seconds, run.gpus = saved.plan.devices;
-  run.price_per_gpu_hour = request.price;
-  if (!request.price && saved.cluster.price_per_gpu_hour > 0)
-    run.price_per_gpu_hour = saved.cluster.price_per_gpu_hour;
-  const auto [least, most] = campaign::step_range(r.step_seconds, r.error.error.share);
-  const campaign::CostRange cost = campaign::cost_range(run, least, most);
-  const campaign::Cost* range[] = {&cost.low, &cost.estimate, &cost.high};
-  ordered_json days, hours, prices;
-  for (const campaign::Cost* c : range) {
-    days.push_back(c->seconds / day);
-    hours.push_back(c->gpu_hours);
-    if (c->price) prices.push_back(*c->price);
-  }
-  ordered_json doc{{"tokens", request.tokens}, {"steps", run.steps}, {"days", days}, {"gpu_hours", hours}};
-  if (run.price_per_gpu_hour) doc["price_per_gpu_hour"] = *run.price_per_gpu_hour, doc["price"] = prices;
-  return doc;
+  CampaignReport report = request.run.conditions();
+  CampaignRow row;
+  row.name = request.name, row.gpus = saved.plan.devices;
+  row.configuration = saved.plan.labels;
+  row.run.step_seconds = r.step_seconds;
+  add_cost(request.run, report, {saved.plan, saved.cluster}, row);
+  report.rows.push_back(std::move(row));
+  return ordered_json::parse(to_json(report));
 }
 
 ordered_json links_json(const std::vector<explain::LinkTraffic>& rows) {
@@ -234,7 +222,7 @@ ordered_json report_document(const SavedPlan& saved, const planner::LaidOut* lai
   doc["gpus"] = saved.plan.devices;
   doc["verdict"] = verdict_json(r);
   doc["result"] = ordered_json::parse(to_json(r));
-  if (request.tokens > 0) doc["run"] = run_json(saved, r, request);
+  if (request.run.has_amount()) doc["run"] = run_json(saved, r, request);
   doc["stages"] = std::move(explained["stages"]);
   doc["communications"] = std::move(explained["communications"]);
   doc["links"] = links_json(explain::link_traffic(saved.plan, saved.cluster, timeline));

@@ -10,19 +10,18 @@
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
 
+#include "cli/campaign_conditions.h"
 #include "cli/plan_file.h"
 #include "planner/laid_out.h"
 
 namespace boxcar::cli {
 
 struct ReportRequest {
-  std::string name;             // of the plan, as the page calls it
-  bool sensitivity = true;      // simulate with other constants too
-  double tokens = 0;            // of the whole training run; 0: not asked
-  std::optional<double> price;  // of a GPU hour; none: the cluster's, if it has one
+  std::string name;         // of the plan, as the page calls it
+  bool sensitivity = true;  // simulate with other constants too
+  CampaignFlags run;        // conditions of the whole training run; without an amount: not asked
   std::function<void(const std::string& what)> tell = {};  // of each part of the work that begins
 };
 

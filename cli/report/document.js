@@ -28,8 +28,10 @@
  * @typedef {{framework: string, device: string, least_gpus: number, published_steps: number, share: number,
  *   step_time_range_s: [number, number], used: boolean}} ErrorRow
  * @typedef {{name: string, what: string, half_step_s: number | null, double_step_s: number | null}} Sensitive
- * @typedef {{tokens: number, steps: number, price_per_gpu_hour?: number, days: number[], gpu_hours: number[],
- *   price?: number[]}} WholeRun
+ * @typedef {{days: number, gpu_hours: number, dollars?: number, energy_mwh?: number, lost_s?: number, goodput?: number,
+ *   failures?: number, checkpoint_interval_steps?: number}} Cost
+ * @typedef {{tokens?: number, samples?: number, given_mtbf_s?: number, given_mtbf_gpus?: number, watts_per_gpu?: number,
+ *   pue?: number, rows: {steps: number, dollars_per_gpu_hour?: number, low: Cost, estimate: Cost, high: Cost}[]}} WholeRun
  * @typedef {{
  *   plan: string, cluster: string, device: string, framework: string, gpus: number, verdict: VerdictLine[],
  *   result: {fits: boolean, step_time_s: number, first_step_time_s: number, samples_per_s: number,

@@ -6,7 +6,7 @@ const chart = {width: 860, height: 420, left: 84, right: 24, top: 14, bottom: 52
 /** @param {string} id @param {string[]} names @param {string} chosen @param {() => void} changed */
 function fillSelect(id, names, chosen, changed) {
   const select = /** @type {HTMLSelectElement} */ (byId(id));
-  for (const name of names) select.append(make('option', {value: name}, name));
+  for (const name of names) select.append(make('option', {value: name}, title(name)));
   select.value = names.includes(chosen) ? chosen : names[0] || '';
   select.addEventListener('change', changed);
 }
@@ -41,21 +41,21 @@ function drawTradeOff(passing, chosen, choose) {
   const x = columnNamed(selected('x-column')), y = columnNamed(selected('y-column')), key = selected('mark-column');
   const shown = passing.filter((run) => isNumber(cellOf(run, x.name)) && isNumber(cellOf(run, y.name)));
   const svg = make('svg:svg', {viewBox: `0 0 ${chart.width} ${chart.height}`, role: 'img',
-    'aria-label': `${y.name} over ${x.name} of ${shown.length} runs`});
+    'aria-label': `${title(y.name)} over ${title(x.name)} of ${shown.length} runs`});
   byId('trade-off-chart').replaceChildren(shown.length > 0 ? svg : 'No row has both values.');
   const kept = x.better && y.better && x !== y ? front(x, y, shown) : [];
   showFront(x, y, kept);
   const look = marks(key, shown);
   byId('trade-off-legend').replaceChildren(...look.values.map((value) => make('li', {},
     make('svg:svg', {width: 16, height: 16, viewBox: '-8 -8 16 16', 'aria-hidden': 'true'},
-      make('svg:path', {d: look.path(value), fill: look.colour(value)})), `${key} ${cellText(key, value)}`)));
+      make('svg:path', {d: look.path(value), fill: look.colour(value)})), `${title(key)} ${cellText(key, value)}`)));
   if (shown.length === 0) return;
   const along = roomy(shown.map((run) => Number(cellOf(run, x.name))), [chart.left, chart.width - chart.right]);
   const up = roomy(shown.map((run) => Number(cellOf(run, y.name))), [chart.height - chart.bottom, chart.top]);
   addAxis(svg, d3.axisBottom(along).ticks(7).tickFormat(tickText(x.name)), 0, chart.height - chart.bottom);
   addAxis(svg, d3.axisLeft(up).ticks(7).tickFormat(tickText(y.name)), chart.left, 0);
-  svg.append(make('svg:text', {x: chart.width / 2, y: chart.height - 10, 'text-anchor': 'middle'}, x.name),
-    make('svg:text', {transform: `translate(14,${chart.height / 2}) rotate(-90)`, 'text-anchor': 'middle'}, y.name));
+  svg.append(make('svg:text', {x: chart.width / 2, y: chart.height - 10, 'text-anchor': 'middle'}, title(x.name)),
+    make('svg:text', {transform: `translate(14,${chart.height / 2}) rotate(-90)`, 'text-anchor': 'middle'}, title(y.name)));
   /** @param {Run} run */
   const place = (run) => [along(Number(cellOf(run, x.name))), up(Number(cellOf(run, y.name)))];
   const line = [...kept].map(place).sort((a, b) => a[0] - b[0] || b[1] - a[1]);
@@ -65,8 +65,8 @@ function drawTradeOff(passing, chosen, choose) {
     const mark = make('svg:path', {class: 'run', d: look.path(value), fill: look.colour(value),
       transform: `translate(${place(run)})`, 'data-front': String(kept.includes(run)),
       'data-chosen': String(run === chosen), 'data-row': runs.rows.indexOf(run)},
-      make('svg:title', {}, `${askedText(run)}\n${x.name} ${cellText(x.name, cellOf(run, x.name))}, ` +
-        `${y.name} ${cellText(y.name, cellOf(run, y.name))}`));
+      make('svg:title', {}, `${askedText(run)}\n${title(x.name)} ${cellText(x.name, cellOf(run, x.name))}, ` +
+        `${title(y.name)} ${cellText(y.name, cellOf(run, y.name))}`));
     mark.addEventListener('click', () => choose(run));
     svg.append(mark);
   }
@@ -80,9 +80,9 @@ function showFront(x, y, kept) {
   }
   const sorted = [...kept].sort((a, b) => badness(x, cellOf(a, x.name)) - badness(x, cellOf(b, x.name)));
   const names = [...asked.map((column) => column.name).filter((name) => name !== x.name && name !== y.name), x.name, y.name];
-  byId('front').replaceChildren(table(names.map((name) => (sorted.every((run) => isNumber(cellOf(run, name))) ? '#' : '') + name),
+  byId('front').replaceChildren(table(names.map((name) => (sorted.every((run) => isNumber(cellOf(run, name))) ? '#' : '') + title(name)),
     sorted.map((run) => names.map((name) => cellText(name, cellOf(run, name)))),
-    {caption: `The front: no other run of those shown is better in one of ${x.name} and ${y.name} and no worse in the other.`}));
+    {caption: `The front: no other run of those shown is better in one of ${title(x.name)} and ${title(y.name)} and no worse in the other.`}));
 }
 
 /** Runs that differ from `base` in one key at most. @param {Run} base @param {string} name @param {Run[]} passing */
@@ -96,7 +96,7 @@ function drawEffects(passing, chosen) {
   const measure = columnNamed(selected('effect-column'));
   const base = chosen || best(measure, passing);
   byId('effect-base').textContent = base
-    ? `From ${chosen ? 'the chosen row' : `the row with the best ${measure.name}`}: ${askedText(base)}.` : 'No row has a value.';
+    ? `From ${chosen ? 'the chosen row' : `the row with the best ${title(measure.name)}`}: ${askedText(base)}.` : 'No row has a value.';
   byId('effects').replaceChildren();
   if (!base) return;
   const from = cellOf(base, measure.name);
@@ -108,7 +108,7 @@ function drawEffects(passing, chosen) {
       const change = run === base || !isNumber(value) || !isNumber(from) || from === 0 ? '' : changeText(value, from);
       return [cellText(name, cellOf(run, name)), isNumber(value) ? cellText(measure.name, value) : String(cellOf(run, 'status')), change];
     });
-    const drawn = table([name, '#' + measure.name, '#change'], rows, {used: (row) => found[row] === base});
+    const drawn = table([name, '#' + title(measure.name), '#change'], rows, {used: (row) => found[row] === base});
     drawn.dataset.axis = name;
     byId('effects').append(drawn);
   }

@@ -36,12 +36,41 @@ function isNumber(cell) {
   return typeof cell === 'number';
 }
 
-/** @param {string} name @param {Cell} cell */
+/**
+ * Endings of results' names that say the unit: how numbers in it read, and what the name becomes. The first that fits.
+ * @type {[RegExp, (value: number) => string, string][]}
+ */
+const units = [
+  [/_per_s$/, (value) => withCommas(value), ' per second'],
+  [/_s$/, (value) => secondsText(value), ''],
+  [/_bytes$/, (value) => bytesText(value), ''],
+  [/_fraction$/, (value) => percent(value), ''],
+  [/^mfu$/, (value) => percent(value), 'MFU'],
+  [/^dollars/, (value) => '$' + fourDigits(value), 'dollars'],
+];
+/** @param {string} name of a result */
+const unitOf = (name) => columnNamed(name).kind === 'result' ? units.find(([ending]) => ending.test(name)) : undefined;
+
+/** "step time" of step_time_s; keys as a sweep names them. @param {string} name */
+function title(name) {
+  if (name === '' || columnNamed(name).kind !== 'result') return name;
+  const unit = unitOf(name);
+  return (unit ? name.replace(unit[0], unit[2]) : name).replaceAll('_', ' ');
+}
+
+/** "20.55 s", "40.1 %" @param {string} name @param {Cell} cell */
 function cellText(name, cell) {
   if (cell === null) return '-';
   if (!isNumber(cell)) return String(cell);
-  if (name.endsWith('_bytes')) return bytesText(cell);
+  const unit = unitOf(name);
+  if (unit) return unit[1](cell);
   return Number.isInteger(cell) ? String(cell) : fourDigits(cell);
+}
+
+/** All values of a column, each once: "gpt2, gpt2-xl"; empty where it is not there. @param {string} name */
+function valuesText(name) {
+  if (!runs.columns.some((column) => column.name === name)) return '';
+  return [...new Set(runs.rows.map((run) => cellText(name, cellOf(run, name))))].join(', ');
 }
 
 /** "gpus 256, tp 4, pp 2" @param {Run} run */

@@ -13,13 +13,14 @@ function showRunsVerdict() {
     const column = measures.find((one) => one.name === name);
     const found = column && best(column, runs.rows.filter((run) => cellOf(run, 'fits') === true));
     if (!column || !found || (name === 'samples_per_s' && measures.some((one) => one.name === 'tokens_per_s'))) continue;
-    byId('tiles').append(make('div', {'data-column': name}, make('dt', {}, `${column.better === 'more' ? 'most' : 'least'} ${name}`),
+    byId('tiles').append(make('div', {'data-column': name}, make('dt', {}, `${column.better === 'more' ? 'most' : 'least'} ${title(name)}`),
       make('dd', {class: 'value', 'data-value': JSON.stringify(cellOf(found, name))}, cellText(name, cellOf(found, name))),
       make('dd', {class: 'detail'}, askedText(found))));
   }
 }
 
-byId('job').textContent = `${runs.rows.length} runs of boxcar sweep; keys that differ: ${asked.map((column) => column.name).join(', ') || 'none'}`;
+const of = valuesText('model'), on = valuesText('cluster');
+byId('job').textContent = `${runs.rows.length} runs of boxcar sweep${of && ': ' + of}${on && ' on ' + on}; keys that differ: ${asked.map((column) => column.name).join(', ') || 'none'}`;
 showRunsVerdict();
 function drawRest() {
   if (numeric.size > 0) drawTradeOff(runsTable.passing, runsTable.chosen, (run) => runsTable.choose(run));

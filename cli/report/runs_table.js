@@ -1,7 +1,7 @@
 // The table of runs: sorted by any column, filtered by all, with the run that effects are counted from.
 
 const firstRows = 200;
-const usualResults = ['status', 'fits', 'step_time_s', 'tokens_per_s', 'samples_per_s', 'mfu', 'bubble_fraction',
+const usualColumns = ['point', 'model', 'cluster', 'gpus', 'status', 'fits', 'step_time_s', 'tokens_per_s', 'samples_per_s', 'mfu', 'bubble_fraction',
   'exposed_comm_s', 'peak_memory_bytes', 'bound_by', 'dollars_per_step', 'flags', 'why_not'];
 
 /** @param {string} name @returns {Record<string, string>} */
@@ -43,13 +43,13 @@ class RunsTable {
 
   columns() {
     return runs.columns.filter((column) =>
-      this.whole || column.kind === 'asked' || column.name === 'point' || usualResults.includes(column.name));
+      this.whole || column.kind === 'asked' || usualColumns.includes(column.name));
   }
 
   drawHead() {
     const titles = make('tr'), inputs = make('tr', {class: 'filters'});
     for (const column of this.columns()) {
-      const button = make('button', {type: 'button', title: column.meaning}, column.name);
+      const button = make('button', {type: 'button', title: `${column.name}: ${column.meaning}`}, title(column.name));
       button.addEventListener('click', () => this.sort(column.name));
       titles.append(make('th', {scope: 'col', 'data-column': column.name, ...alignment(column.name)}, button));
       const input = /** @type {HTMLInputElement} */ (make('input', {type: 'search', 'aria-label': 'filter of ' + column.name,

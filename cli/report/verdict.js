@@ -55,13 +55,37 @@ function tiles() {
       detail: `${tenth(r.model_tflops_per_gpu)} TFLOP/s of the model on each GPU`, picture: bar(r.mfu, 1)},
     {name: 'Bound by', value: bound, detail: others.join(', ')},
   ];
-  if (report.run) {
-    const {tokens, days, gpu_hours: hours, price} = report.run;
-    const cost = price ? `, ${dollarText(price[1])} (${dollarText(price[0])} to ${dollarText(price[2])})` : '';
-    all.push({name: `Training on ${largeText(tokens)} tokens`, value: threeText(days[1]), unit: 'days',
-      detail: `${threeText(days[0])} to ${threeText(days[2])} by published runs; ${largeText(hours[1])} GPU hours${cost}; ` +
-        'without failures and checkpoints, which boxcar campaign counts'});
+  return all.concat(wholeRun());
+}
+
+/**
+ * Of the whole training run: what the document of `boxcar campaign` says of its one row.
+ * @returns {Tile[]}
+ */
+function wholeRun() {
+  if (!report.run) return [];
+  const {watts_per_gpu: watts, pue, given_mtbf_s: mtbf, given_mtbf_gpus: mtbfGpus} = report.run;
+  const unit = report.run.tokens ? 'tokens' : 'samples', amount = report.run.tokens || report.run.samples || 0;
+  const row = report.run.rows[0], {low, estimate, high} = row;
+  /** @type {(text: (value: number) => string, low?: number, high?: number) => string} */
+  const rangeText = (text, low = 0, high = 0) => `${text(low)} to ${text(high)} by published runs`;
+  /** @type {Tile[]} */
+  const all = [{name: `Training on ${largeText(amount)} ${unit}`, value: threeText(estimate.days), unit: 'days',
+    detail: `${rangeText(threeText, low.days, high.days)}; ${largeText(estimate.gpu_hours)} GPU hours, ${withCommas(row.steps)} steps`}];
+  if (estimate.goodput !== undefined && estimate.lost_s !== undefined) {
+    const lost = threeText(estimate.lost_s / 86400), failures = threeText(estimate.failures || 0);
+    all.push({name: 'Goodput', value: percent(estimate.goodput), picture: bar(estimate.goodput, 1),
+      detail: `${lost} days of them lost: ${failures} failures, one in ${threeText((mtbf || 0) / 3600)} h on ` +
+        `${d3.format(',')(mtbfGpus || 0)} GPUs; a checkpoint every ${d3.format(',')(estimate.checkpoint_interval_steps || 0)} steps`});
+  } else {
+    all[0].detail += '; no failures and checkpoints are counted';
   }
+  if (estimate.dollars !== undefined)
+    all.push({name: 'Cost', value: dollarText(estimate.dollars),
+      detail: `${rangeText(dollarText, low.dollars, high.dollars)}; ${dollarText(row.dollars_per_gpu_hour || 0)} per GPU and hour`});
+  if (estimate.energy_mwh !== undefined)
+    all.push({name: 'Energy', value: threeText(estimate.energy_mwh), unit: 'MWh',
+      detail: `${rangeText(threeText, low.energy_mwh, high.energy_mwh)}; ${withCommas(watts || 0)} W for each GPU, PUE ${pue}`});
   return all;
 }
 

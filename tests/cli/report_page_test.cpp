@@ -255,22 +255,27 @@ TEST_F(ReportPage, LeavesOutWhatIsNotAskedFor) {
   EXPECT_FALSE(document_of(page_text(page.path())).contains("sensitivity"));
 }
 
-TEST_F(ReportPage, SaysTheDaysOfAWholeRun) {
+TEST_F(ReportPage, CostsAWholeRunAsCampaignDoes) {
+  const std::vector<std::string> conditions{
+      "--tokens=1M",  "--price=2",   "--mtbf=3h/1024", "--checkpoint-bandwidth=1GB/s",
+      "--restart=5m", "--watts=700", "--pue=1.2"};
   const TemporaryFile page("run.html", "");
-  const Output made = run_program(
-      {"report", plan_->path(), "-o", page.path(), "--no-sensitivity", "--tokens", "1M", "--price", "2"});
+  std::vector<std::string> words{"report", plan_->path(), "-o", page.path(), "--no-sensitivity"};
+  words.insert(words.end(), conditions.begin(), conditions.end());
+  const Output made = run_program(words);
   ASSERT_EQ(made.exit_code, 0) << made.err;
-  const ordered_json document = document_of(page_text(page.path())), &run = document["run"];
-  const double step = document["result"]["step_time_s"];
-  EXPECT_EQ(run["tokens"], 1e6);
-  EXPECT_EQ(run["steps"], 1954);  // 1e6 / (16 * 32), rounded up
-  EXPECT_DOUBLE_EQ(run["days"][1].get<double>(), 1954 * step / 86400);
-  EXPECT_DOUBLE_EQ(run["gpu_hours"][1].get<double>(), 1954 * step * 8 / 3600);
-  EXPECT_DOUBLE_EQ(run["price"][1].get<double>(), 2 * run["gpu_hours"][1].get<double>());
-  for (const char* name : {"days", "gpu_hours", "price"}) {
-    EXPECT_LT(run[name][0], run[name][1]) << name;
-    EXPECT_LT(run[name][1], run[name][2]) << name;
-  }
+  words = {"campaign", "--plan", plan_->path(), "--json"};
+  words.insert(words.end(), conditions.begin(), conditions.end());
+  const Output cost = run_program(words);
+  ASSERT_EQ(cost.exit_code, 0) << cost.err;
+  const ordered_json run = document_of(page_text(page.path()))["run"];
+  ordered_json expected = ordered_json::parse(cost.out);
+  ordered_json& row = expected["rows"][0];
+  EXPECT_EQ(row["steps"], 1954);  // 1e6 / (16 * 32), rounded up
+  for (const char* number : {"days", "gpu_hours", "dollars", "energy_mwh", "goodput", "failures"})
+    EXPECT_GT(row["estimate"][number], 0) << number;
+  row["job"] = run["rows"][0]["job"];  // a file's name there, its path here
+  EXPECT_EQ(run, expected);
 }
 
 TEST_F(ReportPage, ShowsWhatTheSearchSimulated) {
@@ -320,7 +325,11 @@ TEST_F(ReportPage, RefusesWhatItCannotReadOrWrite) {
               HasSubstr("/none/page.html: cannot be written: No such file or directory"));
   EXPECT_THAT(refusal({"report", plan_->path(), "-o", plan_->path()}), HasSubstr("is the same file as"));
   EXPECT_EQ(refusal({"report", plan_->path(), "-o", page.path(), "--price", "2"}),
-            "boxcar: --price: has no effect without --tokens\n");
+            "boxcar: --price: has no effect without --tokens or --samples\n");
+  EXPECT_EQ(
+      refusal({"report", plan_->path(), "-o", page.path(), "--tokens=1M", "--mtbf=3h/8"}),
+      "boxcar: --mtbf: has no effect without --checkpoint-bandwidth: the time of a checkpoint decides how "
+      "much work a failure loses\n");
   EXPECT_EQ(refusal({"report", plan_->path(), "-o", page.path(), "--tokens", "100"}),
             "boxcar: --tokens: 100 is less than one step, which takes 512\n");
   EXPECT_EQ(page_text(page.path()), "");

@@ -46,6 +46,34 @@ const cells = (page, place) => page.$$eval(`${place} tbody tr`, (rows) => rows.m
 /** Labels of the configuration that the page has in a section of their own. */
 const listed = (key) => key.startsWith('search.runner_up.') || key.startsWith('search.simulated.');
 
+function checkWholeRun(tiles, run) {
+  const {low, estimate, high} = run.rows[0];
+  const tile = (begin) => Object.entries(tiles).find(([name]) => name.startsWith(begin))?.[1];
+  const range = (text, from, to, what) => text.split(' by ')[0].split(' to ')
+    .forEach((one, i) => same(one.replace('$', ''), [from, to][i], `range of ${what}`));
+  const [days, hours] = tile('Training on');
+  same(days, estimate.days, 'days');
+  range(hours, low.days, high.days, 'days');
+  same(hours.split('; ')[1], estimate.gpu_hours, 'GPU hours');
+  const goodput = tile('Goodput'), cost = tile('Cost'), energy = tile('Energy');
+  assert.equal(!goodput, run.given_mtbf_s === undefined);
+  if (goodput) {
+    samePercent(goodput[0], estimate.goodput, 'goodput');
+    same(goodput.at(-1), estimate.lost_s / 86400, 'days lost');
+    same(goodput.at(-1).split('every ')[1], estimate.checkpoint_interval_steps, 'interval', 12);
+  }
+  assert.equal(!cost, estimate.dollars === undefined);
+  if (cost) {
+    same(cost[0].slice(1), estimate.dollars, 'dollars');
+    range(cost[1], low.dollars, high.dollars, 'dollars');
+  }
+  assert.equal(!energy, run.watts_per_gpu === undefined);
+  if (energy) {
+    same(energy[0].replace(' MWh', ''), estimate.energy_mwh, 'energy');
+    range(energy[1], low.energy_mwh, high.energy_mwh, 'energy');
+  }
+}
+
 async function checkNumbers({page, report}) {
   const r = report.result;
   assert.deepEqual(await page.$$eval('#verdict-lines dt', (all) => all.map((one) => one.textContent)),
@@ -65,13 +93,7 @@ async function checkNumbers({page, report}) {
   same(tiles.Throughput[0], r.tokens_per_s, 'tokens', 4);
   samePercent(tiles.MFU[0], r.mfu, 'MFU');
   assert.ok(report.verdict.find((line) => line.name === 'bound by').text.startsWith(tiles['Bound by'][0]));
-  if (report.run) {
-    const [, days, detail] = [null, ...Object.entries(tiles).find(([name]) => name.startsWith('Training on'))[1]];
-    same(days, report.run.days[1], 'days');
-    detail.split(' by ')[0].split(' to ').forEach((text, i) => same(text, report.run.days[2 * i], 'range of days'));
-    same(detail.split('; ')[1], report.run.gpu_hours[1], 'GPU hours');
-    same(detail.split('$')[1], report.run.price[1], 'price');
-  }
+  if (report.run) checkWholeRun(tiles, report.run);
   const numbers = Object.fromEntries(await cells(page, '#numbers'));
   same(numbers['step time'], r.step_time_s, 'step', 4);
   same(numbers['step time'].split('first step ')[1], r.first_step_time_s, 'first step', 4);

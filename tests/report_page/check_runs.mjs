@@ -43,6 +43,17 @@ for (const [column, way] of [['step_time_s', 'asc'], ['mfu', 'desc'], ['tokens_p
   assert.equal(JSON.parse(await page.getAttribute(tile + '.value', 'data-value')), best[column], column);
 }
 
+// With their units, and what they are runs of.
+const tileTexts = await page.$$eval('#tiles > div', (all) => all.map((one) => one.textContent));
+for (const form of [/^least step time[\d.]+ (m|µ)?s/, /^most MFU[\d.]+ %/, /^most tokens per second[\d,.]+gpus/,
+  /^least peak memory[\d.]+ [kMG]?B/])
+  assert.ok(tileTexts.some((text) => form.test(text)), `${form} in ${tileTexts}`);
+assert.match(await page.textContent('#job'), /runs of boxcar sweep: gpt on dgx-a100-80g; keys that differ: gpus/);
+for (const [column, text] of [['model', 'gpt'], ['cluster', 'dgx-a100-80g'], ['gpus', '8']]) {
+  const column_ = await page.$$eval('#runs-head th', (all, column) => all.findIndex((th) => th.dataset.column === column), column);
+  assert.equal(await page.textContent(`#runs-body tr:first-child td:nth-child(${column_ + 1})`), text, column);
+}
+
 // Sorted by a column, and back.
 await page.click('th[data-column=step_time_s] button');
 same(await shown(), table('--sort', 'step_time_s', '--columns', names.join()), 'sorted');
