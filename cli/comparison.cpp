@@ -35,6 +35,11 @@ std::string text_of(const GivenKeys& keys, const std::string& path) {
   return found == keys.end() ? "" : found->second.text;
 }
 
+int gpus_of(const explain::Report& r) {
+  return std::accumulate(r.stages.begin(), r.stages.end(), 0,
+                         [](int sum, const explain::StageReport& one) { return sum + one.devices; });
+}
+
 void put(GivenKeys& to, const GivenKeys& from, const std::string& path) {
   if (const auto found = from.find(path); found != from.end()) to.insert(*found);
 }
@@ -58,12 +63,8 @@ std::string placed_text(const explain::Report& base, const Variation& v) {
                                  ? "as much"
                                  : fmt::format("{} {}", ir::format_bytes(static_cast<double>(std::abs(more))),
                                                more > 0 ? "more" : "less");
-  const auto devices = [](const explain::Report& r) {
-    return std::accumulate(r.stages.begin(), r.stages.end(), 0,
-                           [](int sum, const explain::StageReport& one) { return sum + one.devices; });
-  };
-  const int gpus = devices(v.report);
-  const std::string where = gpus == devices(base) ? "" : fmt::format("on {} GPUs ", gpus);
+  const int gpus = gpus_of(v.report);
+  const std::string where = gpus == gpus_of(base) ? "" : fmt::format("on {} GPUs ", gpus);
   return fmt::format("{}{}, {}; {} on {}, {}", where, ir::format_seconds(v.report.step_seconds), time,
                      ir::format_bytes(static_cast<double>(stage.peak_bytes)), stage.name, memory);
 }
@@ -74,6 +75,7 @@ ordered_json placed_json(const explain::Report& base, const Variation& v) {
     doc["why"] = v.why_not;
     return doc;
   }
+  doc["gpus"] = gpus_of(v.report);
   doc["step_time_s"] = v.report.step_seconds;
   doc["slower"] = base.samples_per_second / v.report.samples_per_second - 1;
   doc["peak_memory_bytes"] = explain::fullest(v.report).peak_bytes;

@@ -85,6 +85,10 @@ void run(const ExplainArguments& arguments, Extent extent) {
   const SavedPlan saved = load_plan(arguments.plan, {});
   const bool whole = arguments.op.empty() && arguments.tensor.empty();
   const bool labelled = saved.plan.labels.contains("model.family");
+  if (!arguments.why_not.empty() && !whole)
+    throw Error::input("--why-not",
+                       fmt::format("another plan is placed as a whole; leave {} out, or ask for it alone",
+                                   arguments.op.empty() ? "--tensor" : "--op"));
   for (const std::string& flags : arguments.why_not) keys_of_flags(flags);
   if (extent == Extent::reading) {
     if (labelled) job_of(saved.plan, arguments.plan);

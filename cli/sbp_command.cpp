@@ -35,7 +35,7 @@ std::string to_text(const planner::OpLayout& layout) {
 void print_ops(std::ostream& out, bool json) {
   const std::vector<std::string> names = op_names();
   if (json)
-    out << nlohmann::json(names).dump() << "\n";
+    out << ops_json().dump() << "\n";
   else
     for (const std::string& name : names) out << name << "\n";
 }
@@ -103,7 +103,7 @@ CLI::App* add(CLI::App& parent, const char* name, const char* help) {
 void add_ops(CLI::App& parent, std::ostream& out) {
   CLI::App* command = add(parent, "ops", "list the names of all ops");
   auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "print a JSON list");
+  command->add_flag("--json", *json, "print JSON");
   command->callback([command, json, &out] {
     refuse_extras(*command);
     print_ops(out, *json);

@@ -12,6 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t most_dimensions = 4;
+constexpr int schema_of_sbp = 1;
 
 // The types of an op's operands: shape as given, element type as given ("4x6:int64"), else that of the op's
 // first example, where --dtype stands for any float.
@@ -156,6 +157,8 @@ std::vector<std::string> op_names() {
   return names;
 }
 
+Json ops_json() { return {{"schema_version", schema_of_sbp}, {"ops", op_names()}}; }
+
 std::vector<planner::OpLayout> layout_rules(const RulesQuestion& question) {
   const ir::OpDef& def = ir::op(question.op);
   const sbp::Shape mesh = read_mesh("--devices", question.devices);
@@ -170,7 +173,7 @@ Json to_json(const std::vector<planner::OpLayout>& rules) {
   Json list = Json::array();
   for (const planner::OpLayout& rule : rules)
     list.push_back({{"inputs", texts(rule.inputs)}, {"outputs", texts(rule.outputs)}});
-  return list;
+  return {{"schema_version", schema_of_sbp}, {"rules", std::move(list)}};
 }
 
 RouteAnswer route_between(RouteQuestion question) {
@@ -182,7 +185,8 @@ RouteAnswer route_between(RouteQuestion question) {
 }
 
 Json to_json(const RouteAnswer& answer) {
-  Json json{{"shape", answer.type.shape},
+  Json json{{"schema_version", schema_of_sbp},
+            {"shape", answer.type.shape},
             {"dtype", ir::to_text(answer.type.dtype)},
             {"from", sbp::to_text(answer.from)},
             {"to", sbp::to_text(answer.to)}};

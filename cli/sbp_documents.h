@@ -21,6 +21,7 @@ namespace boxcar::cli {
 
 // Names of all ops.
 std::vector<std::string> op_names();
+nlohmann::ordered_json ops_json();  // {"schema_version": 1, "ops": ["abs", ...]}
 
 // As `boxcar sbp rules` takes it: shapes "4x6" or "8:int64" of the operands, a mesh "2x2", attributes
 // "axis=1".
@@ -29,7 +30,8 @@ struct RulesQuestion {
   std::vector<std::string> shapes, attrs = {};
 };
 std::vector<planner::OpLayout> layout_rules(const RulesQuestion& question);
-nlohmann::ordered_json to_json(const std::vector<planner::OpLayout>& rules);
+nlohmann::ordered_json to_json(
+    const std::vector<planner::OpLayout>& rules);  // {"schema_version": 1, "rules": ...}
 
 // As `boxcar sbp box` takes it; without devices, `to` has those of `from`.
 struct RouteQuestion {

@@ -15,7 +15,8 @@ endforeach()
 # As files too, to start descriptions of one's own from.
 install(DIRECTORY backends/presets/ DESTINATION ${CMAKE_INSTALL_DATADIR}/boxcar/presets FILES_MATCHING PATTERN "*.yaml")
 # Of the documents that --json prints.
-install(DIRECTORY cli/schemas/ DESTINATION ${CMAKE_INSTALL_DATADIR}/boxcar/schemas FILES_MATCHING PATTERN "*.json")
+include(cmake/schemas.cmake)
+install(DIRECTORY ${PROJECT_BINARY_DIR}/schemas/ DESTINATION ${CMAKE_INSTALL_DATADIR}/boxcar/schemas FILES_MATCHING PATTERN "*.json")
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # The program prints its completions and manual pages.

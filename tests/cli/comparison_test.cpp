@@ -159,6 +159,15 @@ TEST_F(Comparison, SaysOnHowManyGpusAnotherPlanIs) {
   };
   EXPECT_THAT(placed("--dp 4"), testing::StartsWith("--dp 4\n  on 4 GPUs "));
   EXPECT_THAT(placed("--tp 2"), testing::Not(HasSubstr("GPUs")));
+  const json doc =
+      document({"explain", a_.path(), "--why-not=--dp 4", "--why-not=--tp 2", "--why-not=--tp 3"})["why_not"];
+  EXPECT_EQ(doc[0]["gpus"], 4);
+  EXPECT_EQ(doc[1]["gpus"], 8);
+  EXPECT_FALSE(doc[2].contains("gpus"));
+  save(b_, {"--tp=2"});
+  const json differences = document({"diff", a_.path(), b_.path()})["differences"];
+  ASSERT_EQ(differences.size(), 1u);
+  EXPECT_EQ(differences[0]["gpus"], 8);
 }
 
 TEST_F(Comparison, RefusesWhatIsNoFlagOfAJob) {
@@ -170,6 +179,13 @@ TEST_F(Comparison, RefusesWhatIsNoFlagOfAJob) {
   EXPECT_EQ(refused("tp"), "boxcar: --why-not: got \"tp\", expected flags such as \"--tp 4\"\n");
   EXPECT_EQ(refused(" "), "boxcar: --why-not: needs flags such as \"--tp 4\"\n");
   EXPECT_THAT(refused("--tensor-parallel 4"), HasSubstr("did you mean --tp?"));
+  for (const char* flag : {"--op=h0.ln1", "--tensor=h0.ln1"}) {
+    const Output output = run_program({"explain", a_.path(), "--why-not=--tp 4", flag});
+    EXPECT_EQ(output.exit_code, 2);
+    EXPECT_EQ(output.err, "boxcar: --why-not: another plan is placed as a whole; leave " +
+                              std::string(flag).substr(0, std::string(flag).find('=')) +
+                              " out, or ask for it alone\n");
+  }
   EXPECT_THAT(run_program({"diff", a_.path(), "/none"}).err, HasSubstr("/none"));
   EXPECT_EQ(run_program({"diff", a_.path()}).exit_code, 2);
 }

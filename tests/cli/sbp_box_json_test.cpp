@@ -234,7 +234,7 @@ TEST(SbpBoxJson, ExampleOfTheDocumentation) {
   std::ifstream file(BOXCAR_SOURCE_DIR "/docs/boxing.md");
   std::stringstream text;
   text << file.rdbuf();
-  const size_t begin = text.str().rfind("    {\"shape\"");
+  const size_t begin = text.str().rfind("    {\"schema_version\"");
   ASSERT_NE(begin, std::string::npos);
   const auto line = [](const char* sbp, const char* devices) {
     return sbp::Layout{{4, 2}, sbp::parse_nd_sbp(sbp), sbp::parse_placement(devices)};

@@ -59,7 +59,9 @@ TEST(SbpOps, ListsTheRegistry) {
   std::string names;
   for (const ir::OpDef& def : ir::all_ops()) names += def.name + "\n";
   EXPECT_EQ(run({"ops"}), names);
-  EXPECT_EQ(json::parse(run({"ops", "--json"})).size(), ir::all_ops().size());
+  const json ops = json::parse(run({"ops", "--json"}));
+  EXPECT_EQ(ops["schema_version"], 1);
+  EXPECT_EQ(ops["ops"].size(), ir::all_ops().size());
 }
 
 // Table 1 of the paper.
@@ -69,9 +71,9 @@ TEST(SbpRules, Matmul) {
             "P(sum), B -> P(sum)\nB, P(sum) -> P(sum)\n");
   EXPECT_EQ(
       run({"rules", "matmul", "4x6", "6x8", "--devices", "2", "--json"}),
-      R"~([{"inputs":["B","B"],"outputs":["B"]},{"inputs":["S(0)","B"],"outputs":["S(0)"]},)~"
+      R"~({"schema_version":1,"rules":[{"inputs":["B","B"],"outputs":["B"]},{"inputs":["S(0)","B"],"outputs":["S(0)"]},)~"
       R"~({"inputs":["B","S(1)"],"outputs":["S(1)"]},{"inputs":["S(1)","S(0)"],"outputs":["P(sum)"]},)~"
-      R"~({"inputs":["P(sum)","B"],"outputs":["P(sum)"]},{"inputs":["B","P(sum)"],"outputs":["P(sum)"]}])~"
+      R"~({"inputs":["P(sum)","B"],"outputs":["P(sum)"]},{"inputs":["B","P(sum)"],"outputs":["P(sum)"]}]})~"
       "\n");
 }
 
@@ -82,8 +84,10 @@ TEST(SbpRules, OnAMeshOfTwoDimensions) {
   EXPECT_THAT(rules, testing::StartsWith("(B, B), (B, B) -> (B, B)\n(B, S(0)), (B, B) -> (B, S(0))\n"));
   EXPECT_THAT(rules, testing::HasSubstr("\n(S(0), B), (B, S(1)) -> (S(0), S(1))\n"));
   EXPECT_THAT(rules, testing::HasSubstr("\n(S(0), S(1)), (B, S(0)) -> (S(0), P(sum))\n"));
-  EXPECT_THAT(run({"rules", "matmul", "4x6", "6x8", "--devices", "2x2", "--json"}),
-              testing::StartsWith(R"~([{"inputs":[["B","B"],["B","B"]],"outputs":[["B","B"]]},)~"));
+  EXPECT_THAT(
+      run({"rules", "matmul", "4x6", "6x8", "--devices", "2x2", "--json"}),
+      testing::StartsWith(
+          R"~({"schema_version":1,"rules":[{"inputs":[["B","B"],["B","B"]],"outputs":[["B","B"]]},)~"));
 }
 
 TEST(SbpRules, AttributesAndTypes) {
@@ -110,7 +114,7 @@ TEST(SbpRules, EveryOpAnswers) {
       arguments.push_back("--attr");
       arguments.push_back(name + "=" + ir::to_text(value));
     }
-    EXPECT_FALSE(json::parse(run(arguments)).empty());
+    EXPECT_FALSE(json::parse(run(arguments))["rules"].empty());
   }
 }
 

@@ -37,6 +37,7 @@ def bundle(name):
     files = {file: inside(schema, file) for file, schema in load().items()}
     for schema in files.values():
         schema.pop("$schema")
+        schema.pop("$id")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": f"#/$defs/{name}", "$defs": files}
 
 

@@ -2,6 +2,8 @@
 
   BOXCAR_PROGRAM=build/boxcar python3 tests/schemas/test_schemas.py
 
+Beside the program of a build, in schemas/, they are as they are installed (cmake/schemas.cmake).
+
 The schemas allow no further keys, so a new key without an entry there fails here. Every key that a schema has must
 be printed by one of the commands below, so that no entry is wrong unnoticed.
 """
@@ -23,6 +25,7 @@ except ImportError:
     jsonschema = None
 
 PROGRAM = os.path.abspath(os.environ.get("BOXCAR_PROGRAM", "boxcar"))
+INSTALLED = pathlib.Path(PROGRAM).parent / "schemas"
 SIZES = ["--model=gpt", "--layers=2", "--hidden=64", "--heads=2", "--seq=64", "--vocab=256"]
 JOB = [*SIZES, "--cluster=dgx-a100-80g", "--gpus=4", "--global-batch=8"]
 FEW = [*SIZES, "--cluster=dgx-a100-80g", "--gpus=2", "--global-batch=4"]
@@ -164,7 +167,7 @@ class TestDocuments(unittest.TestCase):
         for words in (["simulate", *JOB, "--tp=2", "--pp=2", "--save-plan=a.txt"],
                       ["simulate", *JOB, "--dp=2", "--pp=2", "--micro-batch=2", "--save-plan=b.txt"],
                       ["search", *JOB, "--simulate=2", "-o", "best.txt"],
-                      ["report", "best.txt", "--tokens=1M", "--price=2", "-o", "page.html"]):
+                      ["report", "best.txt", "--tokens=1M", "--price=2", "--mtbf=3h/8", "--checkpoint-bandwidth=1GB/s", "-o", "page.html"]):
             done = run(cls.folder, *words)
             cls.lacks_d3 = "lacks D3" in done.stderr
             assert done.returncode == 0 or cls.lacks_d3, (words, done.stderr)
@@ -201,6 +204,21 @@ class TestDocuments(unittest.TestCase):
             self.assertIsNone(error, f"{' '.join(words)}: {error and error.json_path}: {error and error.message}")
         unseen = keys_of_schema(schemas.load()[name]) - seen - RARE.get(name, set())
         self.assertEqual(unseen, set(), f"no command prints these keys of {name}")
+
+    @unittest.skipUnless(INSTALLED.is_dir(), "there are no schemas beside the program, as a build has them")
+    def test_an_installed_schema_needs_no_other_file(self):
+        documents = {name: next(self.printed(name)) for name in ("explain.json", "diff.json", "campaign.json", "sbp-ops.json")}
+        for name in schemas.load():
+            schema = json.loads((INSTALLED / name).read_text())
+            self.assertEqual(schema["$id"], f"https://boxcar.invalid/schemas/{name}")
+            jsonschema.Draft202012Validator.check_schema(schema)
+            if name not in documents:
+                continue
+            validator = jsonschema.Draft202012Validator(schema)
+            words, document = documents[name]
+            self.assertEqual([error.message for error in validator.iter_errors(document)], [], words)
+            for key in document:
+                self.assertFalse(validator.is_valid({**document, key: [[]]}), f"{name}: any {key} is valid")
 
     def test_schemas_are_schemas(self):
         for name in schemas.load():

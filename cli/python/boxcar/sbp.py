@@ -126,7 +126,7 @@ def rules(op: str, *shapes: Shape, devices: Shape = "2", dtype: str = "", **attr
     34
     """
     words = [f"{name}={_attr(value)}" for name, value in attrs.items()]
-    return [_rule(row) for row in json.loads(core().rules(op, list(map(_shape, shapes)), _shape(devices), words, dtype))]
+    return [_rule(row) for row in json.loads(core().rules(op, list(map(_shape, shapes)), _shape(devices), words, dtype))["rules"]]
 
 
 def box(shape: Shape, source: str, target: str, *, devices: Devices, to_devices: Devices = "", mesh: Shape = "",
