@@ -142,6 +142,44 @@ class TestBoxcar(unittest.TestCase):
         plan = boxcar.plan(JOB)
         both = boxcar.campaign(plan=[plan, plan], tokens="1B", price=2).rows
         self.assertEqual([row.estimate.dollars for row in both], [rows[0].estimate.dollars] * 2)
+        self.assertEqual([row.job for row in both], ["plan0", "plan1"])
+        alone = boxcar.campaign(plan, tokens="1B", price=2).rows
+        self.assertEqual([(row.job, row.estimate.dollars) for row in alone], [("plan", rows[0].estimate.dollars)])
+        self.assertEqual(rows[0].job, "job")
+
+    def test_names_no_file_of_its_own(self):
+        cluster = boxcar.clusters()["dgx-a100-80g"]
+        cluster["node"]["gpus"] = "eight"
+        with self.assertRaises(boxcar.BadInput) as bad:
+            boxcar.simulate(JOB, cluster=cluster)
+        self.assertEqual(str(bad.exception), "cluster: node.gpus: eight is not a number")
+        with self.assertRaises(boxcar.BadInput) as bad:
+            boxcar.simulate({**JOB, "parallel": {"tp": "three"}})
+        self.assertTrue(str(bad.exception).startswith('job: parallel.tp: got "three"'), bad.exception)
+
+    def test_plans_keep_a_cluster_that_was_a_dict(self):
+        cluster = boxcar.clusters()["dgx-a100-80g"]
+        plain = boxcar.plan(JOB, cluster=cluster)
+        self.assertEqual(plain.simulate().step_time_s, boxcar.simulate(JOB, cluster=cluster).step_time_s)
+        cluster["node"]["link_bandwidth"] = "1GB/s"
+        slow = boxcar.plan(JOB, cluster=cluster)
+        self.assertEqual(boxcar.search(JOB, cluster=cluster, pp=1, micro_batch=4, recompute="none", simulate=1).plan.descriptions,
+                         slow.descriptions)
+        self.assertEqual(slow.labels["cluster.preset"] if core else "cluster.yaml", "cluster.yaml")
+        self.assertGreater(slow.simulate().step_time_s, plain.simulate().step_time_s)
+        self.assertEqual(boxcar.diff(plain, slow).b.step_time_s, slow.simulate().step_time_s)
+        with self.assertRaises(boxcar.BadInput) as bad:
+            boxcar.Plan(slow.text).simulate()
+        self.assertEqual(str(bad.exception), "cluster.yaml: cannot be read")
+
+    def test_documents_name_no_temporary_file(self):
+        self.assertNotIn(tempfile.gettempdir(), json.dumps(boxcar.campaign(boxcar.plan(JOB), tokens="1B").document))
+
+    def test_has_the_program_s_version(self):
+        said = subprocess.run([boxcar.program(), "--version"], capture_output=True, text=True).stdout
+        self.assertEqual(said, f"boxcar {boxcar.__version__}\n")
+        with self.assertRaises(AttributeError):
+            boxcar.no_such_name
 
     def test_sweeps_into_a_file_and_goes_on(self):
         values = {**{"model": "gpt2", "cluster": "dgx-a100-80g", "gpus": 8, "global_batch": 64}, "tp": [1, 2, 5]}
@@ -217,6 +255,21 @@ class TestBoxcar(unittest.TestCase):
         _, error = process.communicate(timeout=60)
         self.assertIn("KeyboardInterrupt", error)
 
+    def test_ctrl_c_does_not_wait_for_a_program_that_goes_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            deaf = pathlib.Path(folder) / "boxcar"
+            deaf.write_text("#!/bin/sh\ntrap '' INT\necho $$ > began.new; mv began.new began\nexec sleep 300\n")
+            deaf.chmod(0o755)
+            process = subprocess.Popen([sys.executable, "-c", "import boxcar; boxcar.search(model='gpt2')"], stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, text=True, cwd=folder, env={**os.environ, "BOXCAR_PROGRAM": str(deaf)})
+            while not (began := pathlib.Path(folder) / "began").exists() and process.poll() is None:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            _, error = process.communicate(timeout=60)  # a guard: it is at once
+            self.assertIn("KeyboardInterrupt", error)
+            with self.assertRaises(ProcessLookupError):
+                os.kill(int(began.read_text()), 0)
+
     def test_ctrl_c_in_a_sweep_keeps_its_runs(self):
         with tempfile.TemporaryDirectory() as folder:
             file = os.path.join(folder, "runs.db")
@@ -249,13 +302,13 @@ class TestCore(unittest.TestCase):
         rules = boxcar.sbp.rules("matmul", (4, 6), "8x6", devices=(2, 2), transpose_b=True)
         self.assertEqual([(list(rule.inputs), list(rule.outputs)) for rule in rules],
                          [([f"({a}, {b})" for a, b in row["inputs"]], [f"({a}, {b})" for a, b in row["outputs"]])
-                          for row in document])
+                          for row in document["rules"]])
         document, _ = printed("sbp", "box", "--shape=8x6", "--from=S(0)", "--to=(S(1), B)", "--from-devices=0-3",
                               "--to-devices=2-5", "--to-mesh=2x2")
         route = boxcar.sbp.box((8, 6), "S(0)", "(S(1), B)", devices=range(4), to_devices="2-5", to_mesh="2x2")
         self.assertEqual(route.document, document)
         self.assertEqual(sum(step.bytes_moved for step in route.steps), route.bytes_moved)
-        self.assertEqual(boxcar.sbp.ops(), printed("sbp", "ops")[0])
+        self.assertEqual(boxcar.sbp.ops(), printed("sbp", "ops")[0]["ops"])
 
     def test_errors_are_the_program_s(self):
         with self.assertRaises(boxcar.BadInput) as bad:

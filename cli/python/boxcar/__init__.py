@@ -23,9 +23,19 @@ from ._calls import (campaign, clusters, diff, explain, explain_op, explain_tens
 from ._errors import BadInput, BoxcarError, CannotRun, Fault
 from ._plan import Actor, Input, Plan, Program, Queue, Register
 from ._program import program
+from ._program import version as _version
 from ._results import (Bound, Campaign, CampaignRow, Candidate, Communication, Comparison, Cost, Difference, Explanation, Export,
                        OpExplanation, Outcome, Run, Search, SignatureCost, Simulation, StageExplanation, Sweep, Table, TensorBlock,
                        TensorExplanation, frame)
+
+__version__: str
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":  # asked of the program when it is needed
+        return _version()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = ["Actor", "BadInput", "Bound", "BoxcarError", "Campaign", "CampaignRow", "Candidate", "CannotRun", "Communication",
            "Comparison", "Cost", "Difference", "Explanation", "Export", "Fault", "Input", "OpExplanation", "Outcome", "Plan",

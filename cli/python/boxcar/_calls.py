@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional, Union
 
@@ -15,7 +16,18 @@ SavedPlan = Union[Plan, Path]
 
 
 def _plan_path(plan: SavedPlan, files: Files, name: str = "plan.txt") -> str:
-    return files.write(name, plan.text) if isinstance(plan, Plan) else os.fspath(plan)
+    if not isinstance(plan, Plan):
+        return os.fspath(plan)
+    text = plan.text
+    for file, description in plan.descriptions.items():
+        path = files.write(f"{pathlib.Path(name).stem}_{file}", description)
+        text = re.sub(rf"^(label \S+ = ){re.escape(file)}$", rf"\g<1>{path}", text, flags=re.MULTILINE)
+    return files.write(name, text)
+
+
+def _made_plan(path: str, files: Files) -> Plan:
+    text = files.without_folder(Plan.load(path).text)
+    return Plan(text, {file: one for file, one in files.descriptions.items() if f" = {file}\n" in text})
 
 
 def simulate(job: Job = None, *, plan: Optional[SavedPlan] = None, what_if: Words = (), straggler: Words = (),
@@ -43,7 +55,7 @@ def simulate(job: Job = None, *, plan: Optional[SavedPlan] = None, what_if: Word
         if plan is not None:
             words.append(flag("plan", _plan_path(plan, files)))
         words += repeated("what_if", what_if) + repeated("straggler", straggler)
-        return Simulation.of(run(["simulate", *words, "--json"]).document())
+        return Simulation.of(run(["simulate", *words, "--json"], files).document())
 
 
 def plan(job: Job = None, **keys: Any) -> Plan:
@@ -55,8 +67,8 @@ def plan(job: Job = None, **keys: Any) -> Plan:
     """
     with Files() as files:
         out = files.path("plan.txt")
-        run(["simulate", *job_words(job, keys, files), "--json", flag("save_plan", out)]).document()
-        return Plan.load(out)
+        run(["simulate", *job_words(job, keys, files), "--json", flag("save_plan", out)], files).document()
+        return _made_plan(out, files)
 
 
 def search(job: Job = None, *, what_if: Words = (), straggler: Words = (), pin: Words = (), **keys: Any) -> Search:
@@ -74,17 +86,17 @@ def search(job: Job = None, *, what_if: Words = (), straggler: Words = (), pin: 
         out = files.path("best.txt")
         words = job_words(job, keys, files) + repeated("pin", pin)
         words += repeated("what_if", what_if) + repeated("straggler", straggler)
-        document = run(["search", *words, "--json", f"--out={out}"]).document()
-        return read(Search, document, best=Simulation.of(document["best"]), plan=Plan.load(out), document=document,
+        document = run(["search", *words, "--json", f"--out={out}"], files).document()
+        return read(Search, document, best=Simulation.of(document["best"]), plan=_made_plan(out, files), document=document,
                     candidates=[Candidate.of(row) for row in document["candidates"]],
                     pareto=[Candidate.of(row) for row in document.get("pareto", [])])
 
 
-def campaign(job: Job = None, *, plan: Union[SavedPlan, Sequence[SavedPlan]] = (), what_if: Words = (),
+def campaign(job: Union[Job, Plan] = None, *, plan: Union[SavedPlan, Sequence[SavedPlan]] = (), what_if: Words = (),
              straggler: Words = (), **keys: Any) -> Campaign:
     """Costs whole training runs: days, GPU hours, dollars, energy (docs/campaign.md).
 
-    plan: plans to cost. keys: `tokens` or `samples`, `price`, `mtbf`, `checkpoint_bandwidth`, `watts`, ... as the program takes
+    job: a job, or a plan. plan: plans to cost, beside a job or alone. keys: `tokens` or `samples`, `price`, `mtbf`, `checkpoint_bandwidth`, `watts`, ... as the program takes
     them, and those of a job; gpus=[256, 512] compares numbers of GPUs.
 
     >>> import boxcar
@@ -92,12 +104,17 @@ def campaign(job: Job = None, *, plan: Union[SavedPlan, Sequence[SavedPlan]] = (
     >>> [row.gpus for row in costs.rows], costs.rows[0].estimate.dollars > costs.rows[0].low.dollars
     ([8, 16], True)
     """
+    plans = [plan] if isinstance(plan, (Plan, str, os.PathLike)) else list(plan)
+    if isinstance(job, Plan):
+        plans.insert(0, job)
+        job = None
     with Files() as files:
         words = job_words(job, keys, files)
-        for number, one in enumerate([plan] if isinstance(plan, (Plan, str, os.PathLike)) else plan):
-            words.append(flag("plan", _plan_path(one, files, f"plan{number}.txt")))
+        for number, one in enumerate(plans):
+            name = "plan.txt" if len(plans) == 1 else f"plan{number}.txt"
+            words.append(flag("plan", _plan_path(one, files, name)))
         words += repeated("what_if", what_if) + repeated("straggler", straggler)
-        document = run(["campaign", *words, "--json"]).document()
+        document = run(["campaign", *words, "--json"], files).document()
         return Campaign([CampaignRow.of(row) for row in document["rows"]], document)
 
 
@@ -117,27 +134,28 @@ def explain(plan: SavedPlan) -> Explanation:
     [True, False]
     """
     with Files() as files:
-        return Explanation.of(run(["explain", _plan_path(plan, files), "--json"]).document())
+        return Explanation.of(run(["explain", _plan_path(plan, files), "--json"], files).document())
 
 
 def explain_op(plan: SavedPlan, op: str) -> OpExplanation:
     """Why an op of a plan is laid out as it is, and what the alternatives cost."""
     with Files() as files:
-        return OpExplanation.of(run(["explain", _plan_path(plan, files), flag("op", op), "--json"]).document()["op"])
+        words = ["explain", _plan_path(plan, files), flag("op", op), "--json"]
+        return OpExplanation.of(run(words, files).document()["op"])
 
 
 def explain_tensor(plan: SavedPlan, tensor: str) -> TensorExplanation:
     """Which device holds which block of a tensor of a plan."""
     with Files() as files:
         words = ["explain", _plan_path(plan, files), flag("tensor", tensor), "--json"]
-        return TensorExplanation.of(run(words).document()["tensor"])
+        return TensorExplanation.of(run(words, files).document()["tensor"])
 
 
 def why_not(plan: SavedPlan, flags: Words) -> list[Outcome]:
     """What a plan comes to with other flags, "--tp 4", or the limit that they break."""
     with Files() as files:
         words = ["explain", _plan_path(plan, files), *repeated("why_not", flags), "--json"]
-        return [Outcome.of(row) for row in run(words).document()["why_not"]]
+        return [Outcome.of(row) for row in run(words, files).document()["why_not"]]
 
 
 def diff(a: SavedPlan, b: SavedPlan) -> Comparison:
@@ -151,7 +169,7 @@ def diff(a: SavedPlan, b: SavedPlan) -> Comparison:
     """
     with Files() as files:
         words = [_plan_path(a, files, "a.txt"), _plan_path(b, files, "b.txt")]
-        return Comparison.of(run(["diff", *words, "--json"]).document())
+        return Comparison.of(run(["diff", *words, "--json"], files).document())
 
 
 def sweep(values: Union[Mapping[str, Any], Path], file: Optional[Path] = None, *, workers: Optional[int] = None,
@@ -171,7 +189,8 @@ def sweep(values: Union[Mapping[str, Any], Path], file: Optional[Path] = None, *
     with Files() as files:
         spec = files.description("sweep", values) if isinstance(values, Mapping) else os.fspath(values)
         out = os.fspath(file) if file is not None else files.path("runs.db")
-        run(["sweep", spec, f"--out={out}", *job_words(None, {"workers": workers, **keys}, files)], succeeds=(0, 1))
+        words = [spec, f"--out={out}", *job_words(None, {"workers": workers, **keys}, files)]
+        run(["sweep", *words], files, succeeds=(0, 1), seconds_to_end=5)
         return Sweep([Run.of(row) for row in table(out).rows], pathlib.Path(file) if file is not None else None)
 
 
@@ -188,18 +207,18 @@ def table(file: Path, *, where: Optional[str] = None, columns: Optional[list[str
     return Table(document["columns"], document["rows"])
 
 
-def report(plan: SavedPlan, file: Path, *, sensitivity: bool = True, tokens: Union[str, int, None] = None,
-           price: Optional[float] = None, where: Optional[str] = None) -> pathlib.Path:
+def report(plan: SavedPlan, file: Path, *, sensitivity: bool = True, where: Optional[str] = None,
+           **conditions: Any) -> pathlib.Path:
     """Writes the page of a plan, or of a file of runs, for a browser (docs/report.md).
 
-    tokens, price: of the whole run, "15T", and of a GPU hour; the page begins with days and dollars then.
-    where: rows of a file of runs. sensitivity: whether steps with other constants are simulated for a plan's page.
+    sensitivity: whether steps with other constants are simulated for a plan's page. where: rows of a file of runs.
+    conditions: `tokens` or `samples`, `price`, `mtbf`, `checkpoint_bandwidth`, `watts`, ... of the whole run, as `campaign`
+    takes them; the page begins with its days, dollars and energy then.
     """
     with Files() as files:
-        options = {"tokens": tokens, "price": price, "where": where}
-        words = [flag(name, value) for name, value in options.items() if value is not None]
+        words = [flag(name, value) for name, value in {"where": where, **conditions}.items() if value is not None]
         words += [] if sensitivity else ["--no-sensitivity"]
-        run(["report", _plan_path(plan, files), f"--output={os.fspath(file)}", *words])
+        run(["report", _plan_path(plan, files), f"--output={os.fspath(file)}", *words], files)
         return pathlib.Path(file)
 
 
@@ -216,7 +235,7 @@ def export(plan: Union[SavedPlan, Mapping[str, Any], None] = None, *, to: str, s
     with Files() as files:
         job = _plan_path(plan, files) if isinstance(plan, Plan) else plan
         words = job_words(job, {"to": to, **keys}, files) + (["--strict"] if strict else [])
-        printed = run(["export", *words])
+        printed = run(["export", *words], files)
         return Export(printed.out, printed.notes)
 
 

@@ -146,10 +146,13 @@ class Plan:
     >>> sum(register.bytes * register.count for register in plan.programs[0].registers if register.memory == "optimizer") > 0
     True
 
-    Reading the parts needs boxcar._core (docs/python.md), saving and simulating do not.
+    Reading the parts needs boxcar._core (docs/python.md), saving and simulating do not. descriptions: by the name that the
+    text has of it, a cluster, device or framework that was given as a dict. A file of the plan does not keep them: give the
+    cluster again, plan.simulate(cluster=mine).
     """
 
     text: str = dataclasses.field(repr=False)
+    descriptions: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
 
     @classmethod
     def load(cls, path: Path) -> Plan:

@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -20,8 +22,6 @@ Path = Union[str, "os.PathLike[str]"]
 Job = Union[Mapping[str, Any], Path, None]
 Words = Union[str, Iterable[str]]
 
-_seconds_to_end = 5  # after Ctrl-C, before the program is killed
-
 
 def program() -> str:
     """The path of the program: $BOXCAR_PROGRAM, else where this package was built or installed, else on the PATH."""
@@ -33,6 +33,16 @@ def program() -> str:
     if not found:
         raise Fault("the program boxcar is not on the PATH; BOXCAR_PROGRAM may name it")
     return found
+
+
+@functools.lru_cache(maxsize=None)
+def _version_of(path: str) -> str:
+    return run(["--version"]).out.split()[-1]
+
+
+def version() -> str:
+    """The program's version, "0.1.0"."""
+    return _version_of(program())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +60,13 @@ class Printed:
         return document
 
 
-def run(arguments: Sequence[str], succeeds: Sequence[int] = (0,)) -> Printed:
-    """Runs the program to its end. Ctrl-C ends it. Exit codes other than `succeeds` are raised."""
+def run(arguments: Sequence[str], files: Optional[Files] = None, *, succeeds: Sequence[int] = (0,),
+        seconds_to_end: float = 0) -> Printed:
+    """Runs the program to its end. Exit codes other than `succeeds` are raised.
+
+    files: those of the call, which what is printed names by what they hold in place of their paths.
+    seconds_to_end: Ctrl-C ends the program, and kills it where it needs longer than this to keep what it has.
+    """
     try:
         process = subprocess.Popen([program(), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
@@ -59,14 +74,16 @@ def run(arguments: Sequence[str], succeeds: Sequence[int] = (0,)) -> Printed:
         raise Fault(f"{program()} cannot be run: {error.strerror}; BOXCAR_PROGRAM may name the program") from error
     try:
         out, err = process.communicate()
-    except BaseException:  # Ctrl-C: a sweep keeps what it has
+    except BaseException:  # Ctrl-C
         process.send_signal(signal.SIGINT)
         try:
-            process.communicate(timeout=_seconds_to_end)
+            process.communicate(timeout=seconds_to_end)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
         raise
+    if files:
+        out, err = files.named(out), files.named(err)
     notes = [line.removeprefix("boxcar: ") for line in err.splitlines()]
     if process.returncode in succeeds:
         return Printed(out, notes)
@@ -87,6 +104,7 @@ class Files:
 
     def __init__(self) -> None:
         self._folder: Optional[tempfile.TemporaryDirectory[str]] = None
+        self.descriptions: dict[str, str] = {}  # text by the name of its file
 
     def __enter__(self) -> Files:
         return self
@@ -104,8 +122,20 @@ class Files:
         pathlib.Path(path).write_text(text, encoding="utf-8")
         return path
 
+    def named(self, text: str) -> str:
+        """The text with "cluster" in place of /tmp/boxcar-x/cluster.yaml: its path, and a place in it, are not the user's."""
+        if not self._folder:
+            return text
+        return re.sub(re.escape(self._folder.name + os.sep) + r"(\w+)\.\w+(:\d+:\d+)?", r"\1", text)
+
     def description(self, name: str, value: Mapping[str, Any]) -> str:
-        return self.write(f"{name}.yaml", json.dumps(value))  # JSON is YAML
+        file = f"{name}.yaml"
+        self.descriptions[file] = json.dumps(value)  # JSON is YAML
+        return self.write(file, self.descriptions[file])
+
+    def without_folder(self, text: str) -> str:
+        """The text of a plan with the names of these files alone."""
+        return text.replace(self._folder.name + os.sep, "") if self._folder else text
 
 
 def _text(value: Any) -> str:

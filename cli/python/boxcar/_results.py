@@ -236,7 +236,7 @@ class Campaign:
 class Outcome:
     """What other keys come to, beside the plan that they change.
 
-    flags: the other keys. fits: whether that plan can run; else `why` says why not.
+    flags: the other keys. fits: whether that plan can run; else `why` says why not. gpus: that it runs on.
     step_time_s: seconds; slower: by which share, negative if it is faster; tokens_per_s; bound_by: where its time goes.
     peak_memory_bytes: bytes on the fullest device; more_memory_bytes: by how many it is more.
     """
@@ -244,6 +244,7 @@ class Outcome:
     flags: str
     fits: bool
     why: Optional[str]
+    gpus: Optional[int]
     step_time_s: Optional[float]
     slower: Optional[float]
     tokens_per_s: Optional[float]
