@@ -282,8 +282,10 @@ int run(const SearchArguments& arguments, Extent extent) {
   GivenKeys given = arguments.job.given();
   search::SearchOptions options;
   const GivenKeys asked = given;  // before what a framework leaves
+  StackLimits limits;
   if (!arguments.max_stack.empty()) {
-    options.rules = restrict_to(arguments.max_stack, given);
+    limits = restrict_to(arguments.max_stack, given);
+    options.rules = limits.rules;
     options.lay_out = 0;  // it lays ops out as degrees do
   }
   options.ranges = take_ranges(given);
@@ -297,6 +299,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   }
   if (requests.empty()) requests.push_back(open_request(given));
   for (Request& one : requests) {
+    check_words(limits, asked, one);
     check_effects(asked, one, open_keys(given));
     for (const std::string& text : arguments.changes) change(one.job.cluster, text);
     for (const std::string& text : arguments.stragglers) slow_down(one.job.cluster, text);

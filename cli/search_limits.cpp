@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
+#include <functional>
 #include <set>
+#include <sstream>
 
 #include "backends/machines/framework.h"
 #include "planner/search/dimensions.h"
@@ -47,10 +50,26 @@ backends::Framework framework_of_flag(const std::string& name) {
   }
 }
 
-const search::Dimension& dimension_at(const std::string& path, const std::string& where) {
+// Null: the key is not searched. Throws where it is no key of a job.
+const search::Dimension* dimension_at(const std::string& path, const std::string& where) {
   for (const search::Dimension& d : search::dimensions())
-    if ("parallel." + d.name_in_file() == path) return d;
-  throw Error::input(max_stack, fmt::format("{}: no key that is searched is named {}", where, path));
+    if ("parallel." + d.name_in_file() == path) return &d;
+  const size_t dot = path.find('.');
+  if (dot != std::string::npos && find_key(path.substr(0, dot), path.substr(dot + 1))) return nullptr;
+  throw Error::input(max_stack, fmt::format("{}: no key of a job is named {}", where, path));
+}
+
+const search::Dimension& searched_at(const std::string& path, const std::string& where) {
+  if (const search::Dimension* d = dimension_at(path, where)) return *d;
+  throw Error::input(max_stack, fmt::format("{}: {} is not searched", where, path));
+}
+
+// "bf16|fp32"
+std::vector<std::string> words_in(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream in(text);
+  for (std::string word; std::getline(in, word, '|');) words.push_back(word);
+  return words;
 }
 
 // Puts what the framework runs in place of an open key.
@@ -70,16 +89,40 @@ void restrict_key(const search::Dimension& d, const Given& allowed, const std::s
                                                       allowed.text, allowed.where));
 }
 
-search::Rule rule_in_pipelines(const search::Dimension& d, const Given& allowed,
-                               const std::string& framework) {
-  const std::pair<int, int> limits = range_of(d, allowed);
-  return {{"pp", d.key},
+// What holds where a degree is 2 or more.
+struct WhereSplit {
+  const char* key;  // the degree's
+  int planner::Hints::*degree;
+  const char* name;  // in a framework's file
+  std::map<std::string, std::string> backends::Framework::*limits;
+};
+constexpr WhereSplit where_split[] = {
+    {"pp", &planner::Hints::pp, "runs_in_pipelines", &backends::Framework::runs_in_pipelines},
+    {"tp", &planner::Hints::tp, "runs_split", &backends::Framework::runs_split},
+};
+
+search::Rule rule_where(const WhereSplit& where, const search::Dimension& d, const Given& allowed,
+                        const std::string& framework) {
+  const std::string path = "parallel." + d.name_in_file();
+  std::function<bool(const planner::Job&)> keeps;
+  if (is_range(path, allowed)) {
+    keeps = [&d, limits = range_of(d, allowed)](const planner::Job& job) {
+      const int value = number_of(d, job);
+      return limits.first <= value && value <= limits.second;
+    };
+  } else {
+    Request request;
+    set(request, path, allowed);
+    keeps = [&d, only = value_of(d, request.job)](const planner::Job& job) {
+      return value_of(d, job) == only;
+    };
+  }
+  return {{where.key, d.key},
           {},
-          fmt::format("{} runs {} {} alone where pp is 2 or more ({})", framework, d.name_in_file(),
-                      allowed.text, allowed.where),
-          [&d, limits](const planner::Job& job) {
-            const int value = number_of(d, job);
-            return job.parallel.pp == 1 || (limits.first <= value && value <= limits.second);
+          fmt::format("{} runs {} {} alone where {} is 2 or more ({})", framework, d.name_in_file(),
+                      allowed.text, where.key, allowed.where),
+          [degree = where.degree, keeps](const planner::Job& job) {
+            return job.parallel.*degree == 1 || keeps(job);
           }};
 }
 
@@ -103,18 +146,42 @@ std::map<std::string, std::pair<int, int>> take_ranges(GivenKeys& given) {
   return ranges;
 }
 
-std::vector<search::Rule> restrict_to(const std::string& name, GivenKeys& given) {
+StackLimits restrict_to(const std::string& name, GivenKeys& given) {
   const backends::Framework framework = framework_of_flag(name);
   if (framework.runs.empty())
     throw Error::input(max_stack, fmt::format("framework {} does not say what it runs", framework.name));
   const std::string file = "framework " + framework.name, flag = fmt::format("{} {}", max_stack, name);
-  for (const auto& [path, text] : framework.runs)
-    restrict_key(dimension_at(path, file + ": runs"), {text, flag}, framework.name, given);
-  std::vector<search::Rule> rules;
-  for (const auto& [path, text] : framework.runs_in_pipelines)
-    rules.push_back(
-        rule_in_pipelines(dimension_at(path, file + ": runs_in_pipelines"), {text, flag}, framework.name));
-  return rules;
+  StackLimits limits{framework.name, {}, {}};
+  for (const auto& [path, text] : framework.runs) {
+    const search::Dimension* const searched = dimension_at(path, file + ": runs");
+    if (searched)
+      restrict_key(*searched, {text, flag}, framework.name, given);
+    else
+      limits.words[path] = words_in(text);
+  }
+  for (const WhereSplit& where : where_split)
+    for (const auto& [path, text] : framework.*where.limits)
+      limits.rules.push_back(rule_where(where, searched_at(path, fmt::format("{}: {}", file, where.name)),
+                                        {text, flag}, framework.name));
+  return limits;
+}
+
+void check_words(const StackLimits& limits, const GivenKeys& given, const Request& request) {
+  for (const auto& [path, words] : limits.words) {
+    const Key& key = key_at(path);
+    if (!key.is_of(request.job.model.family())) continue;  // then the family is none of theirs
+    const std::string value = get(key, request);
+    if (std::find(words.begin(), words.end(), value) != words.end()) continue;
+    const auto found = given.find(path), model = given.find("model.family");
+    const bool of_model = found == given.end() && key.section == "model" && model != given.end();
+    const bool by_default = found == given.end() && !of_model;
+    throw Error::input(
+        by_default ? path
+        : of_model ? model->second.where
+                   : found->second.where,
+        fmt::format("{} {}{}; {} runs {} alone ({} {})", key.name, value, by_default ? " (its default)" : "",
+                    limits.framework, fmt::join(words, " or "), max_stack, limits.framework));
+  }
 }
 
 }  // namespace boxcar::cli

@@ -66,9 +66,11 @@ struct Framework {
   std::map<std::string, double> batch_copies, gather_copies;
   std::map<std::string, double> retained_bytes;  // by op: times the bytes of its output that stay with it
   std::map<std::string, std::string> defaults;   // of job keys by path, where a job says nothing
-  // Keys of section parallel by path, where it runs less than Boxcar: the one value, or a range, "0..1".
+  // Keys of a job by path, where it runs less than Boxcar: the one value, several, "bf16|fp32", or a range,
+  // "0..1".
   std::map<std::string, std::string> runs;
-  std::map<std::string, std::string> runs_in_pipelines;  // of them, where pp is 2 or more
+  std::map<std::string, std::string> runs_in_pipelines;  // of section parallel, where pp is 2 or more
+  std::map<std::string, std::string> runs_split;         // of section parallel, where tp is 2 or more
   friend bool operator==(const Framework&, const Framework&) = default;
 };
 
@@ -122,6 +124,7 @@ void visit(Visitor& v, Framework& f) {
   v.texts("defaults", f.defaults);
   v.texts("runs", f.runs);
   v.texts("runs_in_pipelines", f.runs_in_pipelines);
+  v.texts("runs_split", f.runs_split);
 }
 
 // By name, or a YAML file by path. Throws Error (bad input, place "framework") naming the nearest, or of the
