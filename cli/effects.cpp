@@ -20,7 +20,14 @@ struct Effect {
 bool has_replicas(const planner::Job& job) { return job.parallel.dp > 1; }
 bool splits_tensors(const planner::Job& job) { return job.parallel.tp > 1; }
 bool shards(const planner::Job& job) { return planner::sharding_of(job.parallel).states; }
+bool keeps_less(ir::Recompute kind, const ir::models::Model& model) {
+  if (kind == ir::Recompute::selective) return ir::models::has_attention_core(model);
+  return kind != ir::Recompute::none;
+}
 bool recomputes(const planner::Job& job) { return job.train.recompute != ir::Recompute::none; }
+bool is_no_idle_recompute(const planner::Job& job) {
+  return !recomputes(job) || keeps_less(job.train.recompute, job.model);
+}
 bool recomputes_layers(const planner::Job& job) { return job.train.recompute == ir::Recompute::full; }
 bool recomputes_some(const planner::Job& job) { return !job.train.recompute_layers.empty(); }
 bool may_be_selective(const planner::Job& job) {
@@ -45,6 +52,9 @@ bool uses_eps(const planner::Job& job) { return uses(job, "eps"); }
 constexpr Effect effects[] = {
     {"parallel.zero", has_replicas, "dp is 2 or more", nullptr, true},
     {"parallel.sequence_parallel", splits_tensors, "tp is 2 or more", nullptr, true},
+    {"parallel.recompute", is_no_idle_recompute,
+     "attention is unfused (attention as one kernel keeps nothing that selective could compute again)",
+     nullptr, true},
     {"parallel.fsdp_group", shards, "zero is 1, 2 or 3", "parallel.zero"},
     {"parallel.recompute_stop", recomputes_layers, "recompute is full", "parallel.recompute"},
     {"parallel.recompute_layers", recomputes, "recompute is selective, full or ops", "parallel.recompute"},
@@ -93,6 +103,13 @@ void check_effects(const GivenKeys& given, const Request& request, const std::ve
     if (effect.decides && std::count(open.begin(), open.end(), effect.decides) > 0) continue;
     if (const Given* key = asked(given, effect)) throw Error::input(key->where, text_of(effect));
   }
+}
+
+bool recomputes_anything(const planner::Job& job) {
+  const std::vector<int>& layers = job.train.recompute_layers;
+  const bool some = layers.empty() || *std::max_element(layers.begin(), layers.end()) > 0;
+  return (some && keeps_less(job.train.recompute, job.model)) ||
+         (!layers.empty() && keeps_less(job.train.recompute_others, job.model));
 }
 
 std::vector<std::string> without_effect(const GivenKeys& given, const planner::Job& job) {

@@ -14,6 +14,10 @@ namespace boxcar::cli {
 // `open` keys ("parallel.zero"), keys without effect for some of their values are allowed.
 void check_effects(const GivenKeys& given, const Request& request, const std::vector<std::string>& open = {});
 
+// Whether the backward pass computes anything again: selective recomputation finds nothing in fused
+// attention, and recompute_layers may be 0 in every stage.
+bool recomputes_anything(const planner::Job& job);
+
 // Allowed keys without effect: "--sequence-parallel: has no effect unless tp is 2 or more".
 std::vector<std::string> without_effect(const GivenKeys& given, const planner::Job& job);
 

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "cli/alike.h"
+#include "cli/effects.h"
 #include "cli/keys.h"
 #include "cli/verdict.h"
 #include "ir/units.h"
@@ -293,8 +294,13 @@ std::string flags_of(const planner::Job& job, bool precision) {
       h.stage_layers == planner::balanced_layers(job.model.layers(), h.pp * h.virtual_stages);
   Request request;
   request.job = job;
+  const bool idle = job.train.recompute != ir::Recompute::none && !recomputes_anything(job);
   std::string text;
   for (const auto& [d, key, value] : decided(job)) {
+    if (idle && d->recomputes) {
+      if (d->key == "recompute") text += " --recompute none";
+      continue;
+    }
     if (!d->always && value == get(*key, Request{})) continue;  // the default
     if (d->key == "stage_layers" && balanced) continue;
     const search::Value plain = value_of(*d, job);

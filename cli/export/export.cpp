@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "backends/machines/framework.h"
+#include "cli/effects.h"
 #include "sbp/error.h"
 
 namespace boxcar::cli::exports {
@@ -14,6 +15,15 @@ namespace {
 
 std::string commented(const Framework& framework, const std::string& line) {
   return framework.comment + (line.empty() ? "" : " ") + line + "\n";
+}
+
+// What a reader of the plan would look for in vain.
+std::vector<std::string> remarks(const Source& source) {
+  std::vector<std::string> lines;
+  if (source.train().recompute != ir::Recompute::none && !source.recomputes())
+    lines.push_back(fmt::format("recompute {} finds nothing to compute again in this plan; none is written",
+                                source.label("parallel.recompute")));
+  return lines;
 }
 
 std::string degrees(const planner::Hints& h) {
@@ -43,10 +53,7 @@ int64_t Source::padded_vocab() const {
   return ir::models::padded_vocab(padded);
 }
 
-bool Source::recomputes() const {
-  if (train().recompute == ir::Recompute::none) return false;
-  return train().recompute != ir::Recompute::selective || ir::models::has_attention_core(job().model);
-}
+bool Source::recomputes() const { return recomputes_anything(job()); }
 
 bool Source::even_stages() const {
   const std::vector<int>& layers = parallel().stage_layers;
@@ -144,6 +151,7 @@ Exported write(const Framework& framework, const Source& source) {
                                                   source.request.cluster, device, source.request.framework));
   const std::string body = framework.render(source, result.settings);
   for (const std::string& line : framework.preface(source)) result.text += commented(framework, line);
+  for (const std::string& line : remarks(source)) result.text += commented(framework, line);
   result.text += body;
   for (const Note& note : result.notes)
     result.text +=

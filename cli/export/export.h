@@ -53,7 +53,7 @@ struct Source {
   bool replicated() const { return parallel().dp > 1; }
   bool sharded() const { return parallel().dp > 1 && parallel().zero > 0; }
   bool mixed() const { return ir::is_mixed(train().precision); }
-  bool recomputes() const;          // anything: selective recomputation has nothing to do in fused attention
+  bool recomputes() const;          // anything (recomputes_anything of cli/effects.h)
   bool even_stages() const;         // all (virtual) stages have as many layers
   bool rings() const;               // the simulated framework sends keys and values round
   bool can_exchange_heads() const;  // over context parallelism: it divides the heads of a rank of tp
@@ -142,6 +142,9 @@ const Framework* find_framework(std::string_view name);
 std::vector<Row> with_megatron_core(std::vector<Row> rows);
 // Rows that are alike everywhere: where the plan was made for, and what is simulated alone.
 const std::vector<Row>& common_rows();
+// Lines of comment on what they write of experts: none where the model has none. `coefficient`: the setting
+// of the balancing loss there.
+std::vector<std::string> megatron_core_preface(const Source& source, const std::string& coefficient);
 // The framework's rows and the common ones.
 std::vector<const Row*> rows_of(const Framework& framework);
 

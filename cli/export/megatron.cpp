@@ -499,6 +499,8 @@ std::vector<std::string> preface(const Source& from) {
     lines.emplace_back(
         "On several nodes torchrun wants a rendezvous too: --rdzv-endpoint, or --node-rank and "
         "--master-addr.");
+  for (std::string& line : megatron_core_preface(from, "--moe-aux-loss-coeff"))
+    lines.push_back(std::move(line));
   return lines;
 }
 

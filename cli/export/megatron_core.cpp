@@ -1,4 +1,6 @@
 // What Megatron Core does whoever launches it: rows that Megatron-LM and NeMo share.
+#include <fmt/format.h>
+
 #include "cli/export/export.h"
 
 namespace boxcar::cli::exports {
@@ -43,6 +45,18 @@ std::vector<Row> with_megatron_core(std::vector<Row> rows) {
   };
   rows.insert(rows.end(), shared.begin(), shared.end());
   return rows;
+}
+
+std::vector<std::string> megatron_core_preface(const Source& source, const std::string& coefficient) {
+  if (source.model().experts == 0) return {};
+  return {
+      "Experts are balanced by no loss here, and each takes equally many tokens (capacity factor 1): further "
+      "ones are",
+      fmt::format("dropped. To train for real, balance them: load balancing aux_loss with {} (0.02 in",
+                  coefficient),
+      "Mixtral's config.json), and either a capacity factor above 1 or none, which drops no token; then "
+      "experts wait",
+      "for the fullest of them, which routing_skew of a job simulates."};
 }
 
 }  // namespace boxcar::cli::exports

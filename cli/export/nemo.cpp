@@ -473,11 +473,14 @@ std::string render(const Source&, const std::vector<Setting>& settings) {
 }
 
 std::vector<std::string> preface(const Source& from) {
-  return {
+  std::vector<std::string> lines{
       fmt::format(
           "torchrun --nproc-per-node {} --nnodes {} THIS_FILE: data are random until `data` is a module of",
           from.gpus_per_node(), from.nodes()),
       "yours; steps, the course of the learning rate and checkpoints are yours too."};
+  for (std::string& line : megatron_core_preface(from, "moe_aux_loss_coeff"))
+    lines.push_back(std::move(line));
+  return lines;
 }
 
 }  // namespace of_nemo

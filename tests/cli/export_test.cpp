@@ -328,6 +328,30 @@ TEST(ExportCommand, SaysThatAJobDoesNotFit) {
   EXPECT_EQ(tests::run_program({"export", plan.path(), "--to=megatron"}).err, told);
 }
 
+TEST(ExportCommand, SaysWhereRecomputationFindsNothing) {
+  const Words job{"--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "--recompute=selective"};
+  for (const Framework& framework : exports::frameworks()) {
+    const Output fused = run_export(framework.name, with(job, {"--attention=flash"})),
+                 unfused = run_export(framework.name, job);
+    EXPECT_EQ(fused.exit_code, 0) << fused.err;
+    const std::string line =
+        framework.comment +
+        " recompute selective finds nothing to compute again in this plan; none is written\n";
+    EXPECT_THAT(fused.out, HasSubstr(line));
+    EXPECT_THAT(fused.err, HasSubstr("--recompute: has no effect unless attention is unfused"));
+    EXPECT_THAT(unfused.out, Not(HasSubstr("finds nothing")));
+  }
+}
+
+TEST(ExportCommand, SaysHowExpertsAreBalanced) {
+  const Words dense{"--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8"};
+  for (const auto& [name, coefficient] : {std::pair("megatron", "aux_loss with --moe-aux-loss-coeff"),
+                                          {"nemo", "aux_loss with moe_aux_loss_coeff"}}) {
+    EXPECT_THAT(run_export(name, with(dense, {"--experts=8"})).out, HasSubstr(coefficient));
+    EXPECT_THAT(run_export(name, dense).out, Not(HasSubstr("Experts are balanced")));
+  }
+}
+
 TEST(ExportCommand, IsStrict) {
   const Words job{"--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8",   "--dp=1", "--pp=4",
                   "--tp=2",       "--schedule=zb-h1",       "--gelu=tanh"};

@@ -129,6 +129,26 @@ TEST(SearchCommand, StaysWithinWhatAFrameworkRuns) {
   EXPECT_THAT(
       refused({"--max-stack=deepspeed", "--zero=2", "--pp=2"}),
       ::testing::HasSubstr("deepspeed runs zero 0..1 alone where pp is 2 or more (--max-stack deepspeed)"));
+  EXPECT_EQ(refused({"--max-stack=torchtitan"}),
+            "boxcar: --model: bias true; torchtitan runs false alone (--max-stack torchtitan)\n");
+  const Words llama{"--max-stack=torchtitan", "--family=llama", "--kv-heads=4", "--gpus=8", "--layers=4"};
+  const auto of_llama = [&](const Words& more) {
+    Words words = llama;
+    words.insert(words.end(), more.begin(), more.end());
+    return search(words);
+  };
+  EXPECT_EQ(of_llama({}).err,
+            "boxcar: train.precision: precision fp16 (its default); torchtitan runs bf16 or fp32 or fp8 "
+            "alone (--max-stack "
+            "torchtitan)\n");
+  EXPECT_EQ(of_llama({"--precision=bf16", "--tied=true"}).err,
+            "boxcar: --tied: tied true; torchtitan runs false alone (--max-stack torchtitan)\n");
+  EXPECT_THAT(
+      of_llama({"--precision=bf16", "--tp=2", "--sequence-parallel=false"}).err,
+      ::testing::HasSubstr(
+          "torchtitan runs sequence_parallel true alone where tp is 2 or more (--max-stack torchtitan)"));
+  const json split = json::parse(of_llama({"--precision=bf16", "--tp=2"}).out);
+  for (const json& c : split["candidates"]) EXPECT_EQ(c["sequence_parallel"], true);
   EXPECT_EQ(refused({"--max-stack=boxcar"}),
             "boxcar: --max-stack: framework boxcar does not say what it runs\n");
   EXPECT_EQ(refused({"--max-stack=megatorn"}).substr(0, 80),
@@ -290,6 +310,14 @@ TEST(SearchCommand, HasADocumentWhereNoDegreesAreLegal) {
   EXPECT_FALSE(doc.contains("smallest"));
 }
 
+// Where recomputation is asked for and memory is enough without: plans say that they have none.
+TEST(SearchCommand, SaysThatNothingIsRecomputed) {
+  const json doc = json::parse(search({"--recompute=full", "--simulate=2"}).out);
+  EXPECT_THAT(doc["flags"], ::testing::EndsWith(" --recompute none"));
+  EXPECT_THAT(json::parse(search({"--recompute=full", "--recompute-layers=1", "--simulate=2"}).out)["flags"],
+              ::testing::HasSubstr("--recompute full --recompute-layers 1"));
+}
+
 // A value that the plan has anyway is accepted, and `simulate` agrees.
 TEST(SearchCommand, SaysWhichKeysHaveNoEffect) {
   EXPECT_EQ(search({"--dp=1", "--zero=3", "--simulate=1"}).err,
@@ -297,6 +325,11 @@ TEST(SearchCommand, SaysWhichKeysHaveNoEffect) {
   EXPECT_EQ(search({"--tp=1", "--sequence-parallel=true", "--simulate=1"}).err,
             "boxcar: --sequence-parallel: has no effect unless tp is 2 or more\n");
   EXPECT_EQ(search({"--dp=2", "--zero=3", "--simulate=1"}).err, "");
+  EXPECT_EQ(search({"--recompute=selective", "--attention=flash", "--simulate=1"}).err,
+            "boxcar: --recompute: has no effect unless attention is unfused (attention as one kernel keeps "
+            "nothing that "
+            "selective could compute again)\n");
+  EXPECT_EQ(search({"--recompute=selective", "--simulate=1"}).err, "");
   const Words simulate{"simulate",  "--model=gpt", "--layers=2",  "--hidden=64",
                        "--heads=4", "--seq=32",    "--vocab=128", "--cluster=dgx-a100-80g",
                        "--gpus=2"};
