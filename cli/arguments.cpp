@@ -1,6 +1,7 @@
 #include "cli/arguments.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -59,18 +60,36 @@ std::string constant_meant(const std::string& flag, const std::vector<std::strin
   return "";
 }
 
+// The commands that have this flag, "campaign and search have it"; empty: none, or so many that it says
+// nothing.
+std::string commands_with(const CLI::App& command, const std::string& flag) {
+  const CLI::App* root = &command;
+  while (root->get_parent()) root = root->get_parent();
+  std::vector<std::string> names;
+  for (const CLI::App* other : root->get_subcommands({})) {
+    const std::vector<std::string> flags = flag_names(*other);
+    if (std::find(flags.begin(), flags.end(), flag) != flags.end()) names.push_back(other->get_name());
+  }
+  constexpr size_t most = 4;
+  if (names.empty() || names.size() > most) return "";
+  const std::string last = names.back();
+  names.pop_back();
+  return names.empty() ? last + " has it" : fmt::format("{} and {} have it", fmt::join(names, ", "), last);
+}
+
 [[noreturn]] void refuse_flag(const CLI::App& command, const std::string& flag) {
   const std::vector<std::string> known = flag_names(command);
   const auto same = std::find_if(known.begin(), known.end(), [&](const std::string& name) {
     return name.find('-', 2) != std::string::npos && initials(name) == flag;
   });
   const std::string_view elsewhere = flag_meant(flag);
-  const bool here =
-      std::find(known.begin(), known.end(), elsewhere.substr(0, elsewhere.find(' '))) != known.end();
-  const std::string constant = constant_meant(flag, known);
+  const bool here = std::find(known.begin(), known.end(),
+                              elsewhere.substr(0, elsewhere.find_first_of(" ,"))) != known.end();
+  const std::string constant = constant_meant(flag, known), others = commands_with(command, flag);
   const std::string meant = same != known.end() ? fmt::format(" (did you mean {}?)", *same)
                             : here              ? fmt::format(" (did you mean {}?)", elsewhere)
                             : !constant.empty() ? fmt::format(" (did you mean {}?)", constant)
+                            : !others.empty()   ? fmt::format(" ({})", others)
                                                 : did_you_mean(flag, known);
   const std::string name = command.get_name().empty() ? "" : " " + full_name(command);
   throw Error::input(flag, fmt::format("unknown flag{}; `boxcar{} --help` lists all", meant, name));

@@ -31,7 +31,8 @@ constexpr Row rows[] = {
     {"llama3-405b", "llama", 126, 16384, 128, 8, 53248, 8192, 128256, "Llama team 2024, arXiv:2407.21783"},
 };
 
-// As https://huggingface.co has them. Sizes of Llama 3.1 are those of Llama 3, but for the longest sequence.
+// As https://huggingface.co has them, with or without what stands before the slash. Sizes of Llama 3.1
+// and 3.3 are those of Llama 3, but for the longest sequence.
 constexpr std::pair<const char*, const char*> hugging_face_names[] = {
     {"google-bert/bert-base-uncased", "bert-base"},
     {"google-bert/bert-large-uncased", "bert-large"},
@@ -51,6 +52,7 @@ constexpr std::pair<const char*, const char*> hugging_face_names[] = {
     {"meta-llama/Meta-Llama-3.1-8B", "llama3-8b"},
     {"meta-llama/Meta-Llama-3.1-70B", "llama3-70b"},
     {"meta-llama/Meta-Llama-3.1-405B", "llama3-405b"},
+    {"meta-llama/Llama-3.3-70B", "llama3-70b"},
 };
 
 std::string lower(std::string_view text) {
@@ -68,8 +70,10 @@ std::string name_here(std::string_view name) {
       text.erase(text.size() - tuned.size());
       break;
     }
-  for (const auto& [theirs, ours] : hugging_face_names)
-    if (text == lower(theirs)) return ours;
+  for (const auto& [theirs, ours] : hugging_face_names) {
+    const std::string whole = lower(theirs);
+    if (text == whole || text == whole.substr(whole.find('/') + 1)) return ours;
+  }
   return std::string(name);
 }
 

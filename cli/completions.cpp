@@ -13,6 +13,7 @@
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
 #include "cli/catalog.h"
+#include "cli/export/export.h"
 #include "cli/output.h"
 #include "sbp/error.h"
 
@@ -40,12 +41,40 @@ std::string brief(const std::string& description) {
   return description.substr(0, std::min(description.find(" ["), description.find('\n')));
 }
 
+Words frameworks_that_say_what_they_run() {
+  Words names = backends::framework_names();
+  std::erase_if(names, [](const std::string& name) { return backends::load_framework(name).runs.empty(); });
+  return names;
+}
+
+Words export_names() {
+  Words names;
+  for (const exports::Framework& framework : exports::frameworks()) names.push_back(framework.name);
+  return names;
+}
+
+// Flags whose values are names of something, beside those whose type lists them.
+struct ValueNames {
+  const char* flag;
+  Words (*words)();
+};
+constexpr ValueNames value_names[] = {
+    {"--cluster", backends::cluster_presets},
+    {"--device", backends::device_presets},
+    {"--stack", backends::framework_names},
+    {"--max-stack", frameworks_that_say_what_they_run},
+    {"--to", export_names},
+    {"--pareto",
+     [] {
+       return Words{"time,memory", "time,cost", "memory,cost", "time,memory,cost"};
+     }},
+};
+
 // The words that an option's value is one of; none where it is a number, a name or a file.
 Words words_of(const CLI::Option& option) {
   const std::string name = name_of(option);
-  if (name == "--cluster") return backends::cluster_presets();
-  if (name == "--device") return backends::device_presets();
-  if (name == "--stack") return backends::framework_names();
+  for (const ValueNames& one : value_names)
+    if (name == one.flag) return one.words();
   Words words;
   std::istringstream values(replaced(replaced(option.get_type_name(), "[", ""), "]", ""));
   for (std::string word; std::getline(values, word, '|');) words.push_back(word);

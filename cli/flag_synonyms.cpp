@@ -86,7 +86,13 @@ constexpr std::pair<std::string_view, std::string_view> synonyms[] = {
     {"--machine", "--cluster"},
     {"--num-gpus", "--gpus"},
     {"--world-size", "--gpus"},
-    {"--nodes", "--gpus"},
+    {"--nodes", "--gpus, of all nodes together"},
+    {"--num-nodes", "--gpus, of all nodes together"},
+    {"--nnodes", "--gpus, of all nodes together"},
+    {"--nproc-per-node", "--gpus, of all nodes together"},
+    {"--num-microbatches", "--global-batch, which is dp x micro_batch x micro-batches"},
+    {"--num-micro-batches", "--global-batch, which is dp x micro_batch x micro-batches"},
+    {"--gradient-accumulation-steps", "--global-batch, which is dp x micro_batch x micro-batches"},
     {"--devices", "--gpus"},
 };
 

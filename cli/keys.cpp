@@ -315,6 +315,13 @@ std::vector<Key> make_keys() {
   return k;
 }
 
+// Of a number with letters behind it that is none here: "8K".
+std::string units_text(const std::string& text) {
+  const bool has_unit = !text.empty() && std::isdigit(static_cast<unsigned char>(text.front())) &&
+                        std::isalpha(static_cast<unsigned char>(text.back()));
+  return has_unit ? "; k behind it stands for 1,024 and M for 1,024 x 1,024, as in 8k" : "";
+}
+
 [[noreturn]] void refuse(const std::string& where, const std::string& text, const std::string& expected) {
   throw Error::input(where, fmt::format("got \"{}\", expected {}", text, expected));
 }
@@ -335,7 +342,7 @@ double parse_number(double least, double most, const std::string& where, const s
     value *= *rest++ == 'k' ? 0x1p10 : 0x1p20;  // as lengths and sizes of models are counted
   bool good = error == std::errc() && rest == end && std::isfinite(value);
   if (!good || (whole_only && value != std::floor(value)) || value < least || value > most)
-    refuse(where, text, range);
+    refuse(where, text, range + (whole_only ? units_text(text) : ""));
   return value;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -77,6 +78,12 @@ std::string speed_text(const explain::Report& r) {
     row("with jitter",
         fmt::format("mean {}, 95th percentile {} of {} runs", ir::format_seconds(r.jitter_mean_seconds),
                     ir::format_seconds(r.jitter_p95_seconds), r.jitter_runs));
+  const auto a_step = [&](double per_second) {
+    return static_cast<int64_t>(std::llround(per_second * r.step_seconds));
+  };
+  row("global batch",
+      fmt::format("{} samples", a_step(r.samples_per_second)) +
+          (r.tokens_per_second > 0 ? fmt::format(", {} tokens", a_step(r.tokens_per_second)) : ""));
   row("throughput",
       fmt::format("{:.4g} samples/s", r.samples_per_second) +
           (r.tokens_per_second > 0 ? fmt::format(", {:.4g} tokens/s", r.tokens_per_second) : ""));

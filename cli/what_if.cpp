@@ -58,8 +58,9 @@ void change(Cluster& cluster, const std::string& text) {
   if (!read || *read < 0) {
     const ir::Unit unit = backends::unit_of(constants.front().name);
     throw Error::input(where,
-                       fmt::format("got \"{}\", expected a number{}, or a factor as 2x", set.value,
-                                   unit == ir::Unit::none ? "" : fmt::format(" as {}", example_of(unit))));
+                       fmt::format("got \"{}\", expected a number{}, or a factor as 2x{}", set.value,
+                                   unit == ir::Unit::none ? "" : fmt::format(" as {}", example_of(unit)),
+                                   ir::units_hint(set.value, unit)));
   }
   const double number = *read;
   if (!factor && constants.size() != 1)

@@ -1,5 +1,6 @@
 #include "ir/quantity.h"
 
+#include <cctype>
 #include <charconv>
 #include <cmath>
 
@@ -49,6 +50,16 @@ std::optional<Quantity> read_quantity(std::string_view text) {
     if (name.text == unit && std::isfinite(value * name.factor))
       return Quantity{value * name.factor, name.unit};
   return std::nullopt;
+}
+
+std::string units_hint(std::string_view text, Unit unit) {
+  const auto is = [](char c, int (*kind)(int)) { return kind(static_cast<unsigned char>(c)) != 0; };
+  if (unit == Unit::none || text.empty() || !is(text.front(), std::isdigit) || !is(text.back(), std::isalpha))
+    return "";
+  std::string all;
+  for (const Name& name : names)
+    if (name.unit == unit) all += (all.empty() ? "" : ", ") + std::string(name.text);
+  return "; its unit may be " + all;
 }
 
 const char* example_of(Unit unit) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace boxcar::ir {
@@ -21,5 +22,8 @@ struct Quantity {
 std::optional<Quantity> read_quantity(std::string_view text);
 
 const char* example_of(Unit unit);  // "450GB/s"
+// For a message about "400Gb/s": "; its unit may be MB/s, GB/s, ..., Gbit/s". Empty where `text` is no number
+// with letters behind it, or `unit` is none.
+std::string units_hint(std::string_view text, Unit unit);
 
 }  // namespace boxcar::ir

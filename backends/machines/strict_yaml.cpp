@@ -60,8 +60,9 @@ struct Fields::State {
     } else if (!YAML::convert<double>::decode(at, value) || !std::isfinite(value)) {
       const ir::Unit unit = unit_of(name(key));
       fail(key, at,
-           fmt::format("{} is not a number{}", at.Scalar(),
-                       unit == ir::Unit::none ? "" : fmt::format(", as {} is", example_of(unit))));
+           fmt::format("{} is not a number{}{}", at.Scalar(),
+                       unit == ir::Unit::none ? "" : fmt::format(", as {} is", example_of(unit)),
+                       ir::units_hint(at.Scalar(), unit)));
     }
     if (value < low || value > high) {
       fail(key, at, fmt::format("{} is outside {:g} to {:g}", at.Scalar(), low, high));

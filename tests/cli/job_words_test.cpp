@@ -45,8 +45,10 @@ TEST(JobWords, CountsInPowersOfTwo) {
   EXPECT_EQ(r.job.model->seq, 4096);
   EXPECT_EQ(r.job.model->vocab, 1024);
   EXPECT_EQ(r.job.global_batch, 1024);
-  EXPECT_EQ(message(small_job({{"model.seq", {"4kk", "--seq"}}})),
-            "--seq: got \"4kk\", expected a whole number from 1 to 100000000");
+  EXPECT_EQ(
+      message(small_job({{"model.seq", {"4kk", "--seq"}}})),
+      "--seq: got \"4kk\", expected a whole number from 1 to 100000000; k behind it stands for 1,024 and M "
+      "for 1,024 x 1,024, as in 8k");
   EXPECT_EQ(message(small_job({{"model.dropout", {"1k", "--dropout"}}})),
             "--dropout: got \"1k\", expected a number from 0 to 0.99");
 }
@@ -61,6 +63,10 @@ TEST(JobWords, AGlobalBatchInTokens) {
             "--global-batch: 40000 tokens are no whole number of sequences of 4096; use 36864-tokens");
   EXPECT_EQ(message(small_job({{"train.global_batch", {"x-tokens", "--global-batch"}}})),
             "--global-batch: got \"x\", expected a whole number from 1 to 1000000000");
+  EXPECT_EQ(message(small_job({{"train.global_batch", {"4.2M-tokens", "--global-batch"}}})),
+            "--global-batch: got \"4.2M\", expected a whole number from 1 to 1000000000; k behind it stands "
+            "for 1,024 "
+            "and M for 1,024 x 1,024, as in 8k");
   GivenKeys open = small_job({{"train.global_batch", {"4M-tokens", "--global-batch"}}});
   open.erase("model.seq");
   EXPECT_EQ(message(open), "--global-batch: counts tokens, which needs model.seq");
@@ -113,6 +119,9 @@ TEST(JobWords, ModelsByTheNamesOfHuggingFace) {
   EXPECT_EQ(layers("meta-llama/Meta-Llama-3-70B"), 80);
   EXPECT_EQ(layers("meta-llama/llama-3.1-405b-instruct"), 126);
   EXPECT_EQ(layers("openai-community/gpt2"), 12);
+  EXPECT_EQ(layers("meta-llama/Llama-3.3-70B-Instruct"), 80);
+  EXPECT_EQ(layers("Llama-3.3-70B-Instruct"), 80);
+  EXPECT_EQ(layers("Llama-2-13b-chat-hf"), 40);
   EXPECT_EQ(
       message({{"model.family", {"someone/their-model", "--model"}}}),
       "--model: got \"someone/their-model\": there is no someone/their-model, and `boxcar models` lists no "
@@ -141,11 +150,17 @@ TEST(JobWords, FlagsOfOtherFrameworks) {
       "lists all\n");
   EXPECT_THAT(unknown("--use-distributed-optimizer"), testing::HasSubstr("(did you mean --zero 1?)"));
   EXPECT_THAT(unknown("--gpu"), testing::HasSubstr("(did you mean --cluster?)"));
+  EXPECT_THAT(unknown("--num-nodes"), testing::HasSubstr("(did you mean --gpus, of all nodes together?)"));
+  EXPECT_THAT(
+      unknown("--num-microbatches"),
+      testing::HasSubstr("(did you mean --global-batch, which is dp x micro_batch x micro-batches?)"));
+  EXPECT_THAT(unknown("--price"), testing::HasSubstr("unknown flag (search, campaign and report have it);"));
+  EXPECT_THAT(unknown("--pareto"), testing::HasSubstr("unknown flag (search and table have it);"));
   std::set<std::string> flags;
   for (const Key& key : keys()) flags.insert(key.flag), flags.insert(key.alias);
   for (std::string_view synonym : flag_synonyms()) {
     const std::string meant(flag_meant(synonym));
-    EXPECT_TRUE(flags.contains(meant.substr(0, meant.find(' ')))) << synonym;
+    EXPECT_TRUE(flags.contains(meant.substr(0, meant.find_first_of(" ,")))) << synonym;
     EXPECT_FALSE(flags.contains(std::string(synonym))) << synonym;
   }
 }
@@ -166,6 +181,10 @@ TEST(JobWords, UnitsInDescriptionsOfClusters) {
   EXPECT_EQ(nlohmann::json::parse(plain.out)["step_time_s"], nlohmann::json::parse(units.out)["step_time_s"]);
   EXPECT_THAT(simulate("link_bandwidth: 450us, nic_bandwidth: 50e9").err,
               testing::HasSubstr("node.link_bandwidth: 450us is not a number, as 450GB/s is"));
+  EXPECT_THAT(simulate("link_bandwidth: 450GB/s, nic_bandwidth: 400Gb/s").err,
+              testing::HasSubstr(
+                  "node.nic_bandwidth: 400Gb/s is not a number, as 450GB/s is; its unit may be MB/s, GB/s, "
+                  "TB/s, MiB/s, GiB/s, Mbit/s, Gbit/s, Tbit/s"));
   const Output silent = simulate("link_bandwidth: 450e9, nic_bandwidth: 50e9");
   EXPECT_EQ(silent.exit_code, 0);
   EXPECT_THAT(

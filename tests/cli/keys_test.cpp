@@ -103,7 +103,10 @@ TEST(Keys, SayWhatIsAllowed) {
             "here: got \"eight\", expected a whole number from 1 to 10000");
   EXPECT_EQ(message("parallel", "tp", "1.5"), "here: got \"1.5\", expected a whole number from 1 to 10000");
   EXPECT_EQ(message("parallel", "tp", "-8"), "here: got \"-8\", expected a whole number from 1 to 10000");
-  EXPECT_EQ(message("parallel", "tp", "8x"), "here: got \"8x\", expected a whole number from 1 to 10000");
+  EXPECT_EQ(
+      message("parallel", "tp", "8x"),
+      "here: got \"8x\", expected a whole number from 1 to 10000; k behind it stands for 1,024 and M for "
+      "1,024 x 1,024, as in 8k");
   EXPECT_EQ(message("parallel", "tp", "nan"), "here: got \"nan\", expected a whole number from 1 to 10000");
   EXPECT_EQ(message("model", "dropout", "0.5"), "accepted as 0.5");
   EXPECT_EQ(message("model", "dropout", "2"), "here: got \"2\", expected a number from 0 to 0.99");

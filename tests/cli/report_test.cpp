@@ -50,6 +50,7 @@ TEST(Report, TableReadsAsWritten) {
 
 result
   step time              3.5 s   (first step 3.75 s)
+  global batch           512 samples, 1048600 tokens
   throughput             146.3 samples/s, 2.996e+05 tokens/s
   model compute          103.2 TFLOP/s per GPU, MFU 33.1 %
   hardware compute       137.5 TFLOP/s per GPU, recomputation included

@@ -28,6 +28,13 @@ TEST(Quantity, RefusesAllElse) {
   EXPECT_FALSE(read_quantity("nan"));
 }
 
+TEST(Quantity, NamesTheUnitsOfANumberThatHasAnother) {
+  EXPECT_EQ(units_hint("2min", Unit::seconds), "; its unit may be ns, us, ms, s");
+  EXPECT_EQ(units_hint("1e9flops", Unit::flops_per_second), "; its unit may be GFLOP/s, TFLOP/s, PFLOP/s");
+  for (const char* text : {"", ".nan", "fast", "12"}) EXPECT_EQ(units_hint(text, Unit::seconds), "") << text;
+  EXPECT_EQ(units_hint("1s", Unit::none), "");
+}
+
 TEST(Quantity, ExamplesReadBack) {
   for (Unit unit : {Unit::none, Unit::bytes, Unit::bytes_per_second, Unit::seconds, Unit::flops_per_second}) {
     const auto read = read_quantity(example_of(unit));
