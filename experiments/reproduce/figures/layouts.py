@@ -12,7 +12,7 @@ ELEMENT = 4  # bytes of a float32
 def rules(op, *shapes):
     """Layouts of the results by those of the operands, one mesh dimension of two devices."""
     document = ask("sbp", "rules", op, *shapes, "--devices", "2", "--json").document
-    return {", ".join(rule["inputs"]): ", ".join(rule["outputs"]) for rule in document}
+    return {", ".join(rule["inputs"]): ", ".join(rule["outputs"]) for rule in document["rules"]}
 
 
 def route(shape, begin, end, from_devices, to_devices):
@@ -47,7 +47,7 @@ def table2(_):
 def table3(_):
     command = ("sbp", "rules", "matmul", "4x6", "6x8", "--devices", "2x2")
     layouts = {}
-    for rule in ask(*command, "--json").document:
+    for rule in ask(*command, "--json").document["rules"]:
         x, w, y = (f"({', '.join(layout)})" for layout in rule["inputs"] + rule["outputs"])
         layouts[f"{x}, {w}"] = y
     return Result([Row(what, "layout of X W", value, layouts.get(what, "not legal"), command=command)
