@@ -17,7 +17,7 @@ struct Effect {
   bool so_anyway = false;         // without it
 };
 
-bool has_replicas(const planner::Job& job) { return job.parallel.dp > 1; }
+bool may_shard(const planner::Job& job) { return planner::shards_of(job.parallel) > 1; }
 bool splits_tensors(const planner::Job& job) { return job.parallel.tp > 1; }
 bool shards(const planner::Job& job) { return planner::sharding_of(job.parallel).states; }
 bool keeps_less(ir::Recompute kind, const ir::models::Model& model) {
@@ -50,7 +50,7 @@ bool uses_beta2(const planner::Job& job) { return uses(job, "beta2"); }
 bool uses_eps(const planner::Job& job) { return uses(job, "eps"); }
 
 constexpr Effect effects[] = {
-    {"parallel.zero", has_replicas, "dp is 2 or more", nullptr, true},
+    {"parallel.zero", may_shard, "dp or context_parallel is 2 or more", nullptr, true},
     {"parallel.sequence_parallel", splits_tensors, "tp is 2 or more", nullptr, true},
     {"parallel.recompute", is_no_idle_recompute,
      "attention is unfused (attention as one kernel keeps nothing that selective could compute again)",

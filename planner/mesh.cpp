@@ -37,7 +37,7 @@ int Mesh::stage_of(int device, int stages) const {
 }
 
 Mesh mesh_of(const Hints& hints) {
-  const int group = hints.fsdp_group > 0 && sharding_of(hints).states ? hints.fsdp_group : hints.dp;
+  const int group = sharing_replicas(hints);
   const struct {
     std::string name;
     MeshAxis axis;

@@ -81,7 +81,7 @@ std::vector<int64_t> parts_of(size_t rank, const sbp::NdSbp& layout, const Mesh&
 sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh& mesh) {
   std::vector<size_t> dims;
   int64_t shards = 1;
-  for (const char* name : {"dp", "ep"})
+  for (const char* name : {"dp", "ep", "cp"})
     if (const int d = mesh.dim(name); d >= 0 && at(whole, d).is_broadcast()) {
       dims.push_back(static_cast<size_t>(d));
       shards *= mesh.extents[dims.back()];

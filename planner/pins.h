@@ -3,7 +3,7 @@
 //   qkv weight   S(1) on tp        proj weight  S(0) on tp          so that two all-reduces a layer follow
 //   tokens       S(0) on dp, S(1) on cp
 //   residuals    B on tp, or S(1) with sequence parallelism
-//   zero 1       master weight, moments and the summed gradient S on dp (Figure 14 of the paper)
+//   zero 1       master weight, moments and the summed gradient S on dp and cp (Figure 14 of the paper)
 //
 // A table of name patterns, first match wins; `*` stands for any text. A tensor's gradient and its copy in
 // half precision have the pins of the tensor.
@@ -40,9 +40,9 @@ using Chosen = std::vector<sbp::NdSbp>;
 // The same with these layouts in place of the table's; states are kept sharded as the hints say.
 Pins pins_of(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, const Chosen& chosen);
 
-// The layout in which a state of this shape, read as `whole`, is kept where it is sharded: split over dp, and
-// over ep where ep does not split it yet. An axis that `whole` leaves whole is split if its parts are equal,
-// else one inside the parts that it has.
+// The layout in which a state of this shape, read as `whole`, is kept where it is sharded: split over dp and
+// cp, and over ep where ep does not split it yet. An axis that `whole` leaves whole is split if its parts are
+// equal, else one inside the parts that it has.
 //   [1024, 3072] (B, S(1)) on {dp 2, tp 4} -> (S(0), S(1));  [3072] (B, S(0)) -> (S(0,inner), S(0))
 sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh& mesh);
 

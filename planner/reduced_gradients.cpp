@@ -20,7 +20,7 @@ class Caster {
   Caster(ir::Graph& graph, const Hints& hints)
       : graph_(graph),
         reduction_(hints.grad_reduction),
-        often_(sharding_of(hints).reduces_each_micro_batch() && hints.dp > 1) {}
+        often_(sharding_of(hints).reduces_each_micro_batch() && shards_of(hints) > 1) {}
 
   void run() {
     std::set<TensorId> gradients;

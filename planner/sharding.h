@@ -1,5 +1,7 @@
-// ZeRO: the tensors of training that are sharded over the replicas, and when they are reduced and gathered.
-// Only this file defines what a level (Hints::zero) means: code that lays out, lowers or estimates asks these
+// ZeRO: the tensors of training that are sharded, and when they are reduced and gathered. Shards are those of
+// all ranks with the same parameters: replicas, or a group of them (Hints::fsdp_group), and the ranks that
+// share a sequence. Megatron-LM's distributed optimizer and torchtitan's FSDP shard over both too. Only this
+// file defines what a level (Hints::zero) means: code that lays out, lowers or estimates asks these
 // questions. Only the search goes from level to level.
 //
 //   level  states   gradients  parameters
@@ -9,6 +11,7 @@
 //   3      sharded  sharded    sharded     parameters are gathered in each pass, by layer, and not kept
 //
 //   sharding_of({.dp = 8, .zero = 2}).reduces_each_micro_batch()  // true
+//   shards_of({.dp = 8, .cp = 4})                                 // 32
 #pragma once
 
 #include "planner/planner.h"
@@ -29,5 +32,12 @@ struct Sharding {
 inline Sharding sharding_of(const Hints& hints) {
   return {.states = hints.zero >= 1, .gradients = hints.zero >= 2, .parameters = hints.zero >= 3};
 }
+
+// Replicas that share one copy of sharded states.
+inline int sharing_replicas(const Hints& hints) {
+  return hints.fsdp_group > 0 && sharding_of(hints).states ? hints.fsdp_group : hints.dp;
+}
+// Ranks that share it; those of experts' states are `ep` times fewer.
+inline int shards_of(const Hints& hints) { return sharing_replicas(hints) * hints.cp; }
 
 }  // namespace boxcar::planner

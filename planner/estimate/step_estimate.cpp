@@ -54,13 +54,16 @@ std::vector<double> in_flight(const Hints& h, int stage, double micro_batches) {
   return {chunks.begin(), chunks.end()};
 }
 
-// A device's share of sharded states: the dp ranks share them; states of an expert, the ranks that have it.
+// A device's share of sharded states; those of an expert are shared by the ranks that have it.
 double experts_of(const StageCost& stage) {
   return stage.elements > 0 ? stage.expert_elements / stage.elements : 0;
 }
 double sharded_part(const Hints& h, const StageCost& stage) {
-  return (1 + experts_of(stage) * (h.ep - 1)) / h.dp;
+  return (1 + experts_of(stage) * (h.ep - 1)) / planner::shards_of(h);
 }
+
+// Whether ranks have the same experts, so that their states are sharded too.
+bool shares_experts(const Hints& h) { return h.ep < planner::shards_of(h); }
 
 // Where experts stand on every n-th layer, that layer has the states of n layers' experts.
 StageCost layer_at(const Job& job, const ModelCost& cost, size_t index) {
@@ -146,10 +149,9 @@ struct Piece {
 
 std::vector<Piece> pieces_of(const Job& job, const ModelCost& cost, const Part& part) {
   std::vector<Piece> pieces;
-  // Experts that no replica has again stay where they are.
-  const bool shares_experts = job.parallel.ep < job.parallel.dp;
+  const bool gathers_experts = shares_experts(job.parallel);
   const auto add = [&](const StageCost& c) {
-    pieces.push_back({parameter_bytes(c) * (1 - (shares_experts ? 0 : experts_of(c))), c.transient});
+    pieces.push_back({parameter_bytes(c) * (1 - (gathers_experts ? 0 : experts_of(c))), c.transient});
   };
   if (part.begin == 0) add(cost.first);
   for (int l = part.begin; l < part.begin + part.layers; ++l)
@@ -195,7 +197,8 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
                  transient;
   bytes += optimizer * (sharding.states ? part : 1);
   // Tensors that are kept whole exist in parts as well: a gather's inputs and a reduction's outputs.
-  const double shards = sharding.states && h.dp > 1 ? part - (h.ep == h.dp ? experts_of(stage) : 0) : 0;
+  const double shards =
+      sharding.states && planner::shards_of(h) > 1 ? part - (shares_experts(h) ? 0 : experts_of(stage)) : 0;
   const double reduced = gradient.reduced / gradient.summed;  // before, with a cast of it, and behind
   const bool cast = h.dp * h.cp > 1 && gradient.is_cast(false);
   bytes += gradients * (sharding.gradients ? part : 1 + (cast ? reduced : 0) + shards * reduced);
@@ -252,11 +255,11 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
     return innermost < 0 ? 0 : at(mesh.strides, innermost);
   };
   const int dp_stride = stride({"replica", "dp", "ep"}), cp_stride = stride({"cp"});
-  // Over every `apart`-th data-parallel rank, and so many ranks of context parallelism.
-  const auto among = [&](sbp::Collective collective, double bytes, int apart, int cp) {
+  // Over every `apart`-th data-parallel rank, and all of context parallelism.
+  const auto among = [&](sbp::Collective collective, double bytes, int apart) {
     std::vector<int> group;
     for (int d = 0; d < h.dp; d += apart)
-      for (int c = 0; c < cp; ++c) group.push_back(d * dp_stride + c * cp_stride);
+      for (int c = 0; c < h.cp; ++c) group.push_back(d * dp_stride + c * cp_stride);
     if (bytes == 0 || group.size() == 1) return 0.0;
     std::sort(group.begin(), group.end());
     const sim::Span span = sim::span_of(job.cluster, group);
@@ -265,9 +268,8 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
         on_node(job, mesh));
   };
   const auto seconds = [&](sbp::Collective collective, double size) {
-    const int cp = sharding.states ? 1 : h.cp;
-    return among(collective, (stage.elements - stage.expert_elements) * size, 1, cp) +
-           among(collective, stage.expert_elements * size, h.ep, cp);
+    return among(collective, (stage.elements - stage.expert_elements) * size, 1) +
+           among(collective, stage.expert_elements * size, h.ep);
   };
   // Layer by layer, in every micro-batch.
   const double layers = std::max(1, stage.layers);
@@ -289,16 +291,10 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
     const double reduce = seconds(sbp::Collective::all_reduce, gradient.reduced) + cast_once;
     return update + (h.overlap_grad ? added(job, reduce, stage.backward, open) : reduce);
   }
-  // Parts of gradients are summed over context parallelism once a step.
-  const double parts = among(
-      sbp::Collective::all_reduce,
-      stage.elements * sharded_part(h, stage) * (sharding.gradients ? gradient.summed : gradient.reduced),
-      h.dp, h.cp);
   const double once =
-      added(job, seconds(sbp::Collective::all_gather, parameter), h.overlap_param ? stage.forward : 0, open) +
-      (sharding.reduces_each_micro_batch() ? added(job, parts, stage.backward, open) : 0);
+      added(job, seconds(sbp::Collective::all_gather, parameter), h.overlap_param ? stage.forward : 0, open);
   if (!sharding.reduces_each_micro_batch()) {
-    const double reduce = seconds(sbp::Collective::reduce_scatter, gradient.reduced) + parts + cast_once;
+    const double reduce = seconds(sbp::Collective::reduce_scatter, gradient.reduced) + cast_once;
     return update + once + (h.overlap_grad ? added(job, reduce, stage.backward, open) : reduce);
   }
   const double m = job.train.micro_batches;
@@ -314,7 +310,7 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
   // its kernels wait for: only the adding up of gradients is behind them.
   const double gather = by_layer(sbp::Collective::all_gather, parameter);
   const double waits = added(job, gather + reduce, sums, open);
-  return update + (h.cp > 1 ? added(job, parts, stage.backward, open) : 0) +
+  return update +
          m * (added(job, gather, stage.forward, open) + longer(stage, waits + kernels_more, launches));
 }
 
@@ -328,7 +324,8 @@ double tied_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& 
   const GradientBytes gradient = gradient_bytes(job);
   const planner::Sharding sharding = planner::sharding_of(h);
   const double size = sharding.gradients ? gradient.summed : gradient.reduced;
-  const double bytes = size * cost.tied.back().states.elements / (sharding.states ? h.dp : 1);
+  const double bytes =
+      size * cost.tied.back().states.elements / (sharding.states ? planner::shards_of(h) : 1);
   const sim::Span span = sim::span_of(job.cluster, {devices.begin(), devices.end()});
   return sim::seconds_beside(
       job.cluster,

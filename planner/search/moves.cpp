@@ -6,6 +6,7 @@
 #include <set>
 
 #include "planner/resolve.h"
+#include "planner/sharding.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -109,7 +110,7 @@ Jobs other_micro_batches(const Around& at) {
   return jobs;
 }
 
-bool has_replicas(const Around& at) { return at.job.parallel.dp > 1; }
+bool may_shard(const Around& at) { return planner::shards_of(at.job.parallel) > 1; }
 bool is_short_with_experts(const Around& at) {
   return is_short(at.job) && ir::models::experts(at.job.model) > 0;
 }
@@ -132,8 +133,8 @@ std::vector<Move> make_moves() {
        "the most whole layers recomputed that the time allows", "a bisection"},
       {"split-backward", own, "a pipeline without virtual stages, schedule open, objective time or cost",
        "zb-h1 and zb-h2 for the fastest degrees", "2 degrees, 6 of short steps"},
-      {"shard-states", change, "dp above 1", "ZeRO one level up and one level down", "2 plans a start",
-       has_replicas, shard_states},
+      {"shard-states", change, "dp x context_parallel above 1", "ZeRO one level up and one level down",
+       "2 plans a start", may_shard, shard_states},
       {"expert-groups", change, "short steps, a model with experts",
        "all experts on every device; groups half and twice as large", "3 plans a start",
        is_short_with_experts, expert_groups},

@@ -2,7 +2,7 @@
 // proposes and what it may cost. Every plan that is made counts for the move that proposed it, with its time
 // and its gain (`search --explain-moves`). Each move can be left out (`--without-move`).
 //
-//   {.name = "shard-states", .group = MoveGroup::change, .when = "dp above 1",
+//   {.name = "shard-states", .group = MoveGroup::change, .when = "dp x context_parallel above 1",
 //    .proposes = "ZeRO one level up and one level down", .costs = "2 plans a start",
 //    .applies = [](const Around& at) { return at.job.parallel.dp > 1; }, .jobs = shard_states}
 //

@@ -182,8 +182,11 @@ std::vector<Rule> replica_rules(const Job& job, const Fixed&) {
 
 std::vector<Rule> sharding_rules(const Job&, const Fixed& fixed) {
   if (fixed.is_pinned("zero")) return {};
-  return {{{"zero", "dp"}, {}, "zero shards over dp, which has to be 2 or more", [](const Job& j) {
-             return !planner::sharding_of(j.parallel).states || j.parallel.dp > 1;
+  return {{{"zero", "dp", "cp"},
+           {},
+           "zero shards over dp x context_parallel, which has to be 2 or more",
+           [](const Job& j) {
+             return !planner::sharding_of(j.parallel).states || planner::shards_of(j.parallel) > 1;
            }}};
 }
 

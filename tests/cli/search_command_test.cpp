@@ -321,7 +321,7 @@ TEST(SearchCommand, SaysThatNothingIsRecomputed) {
 // A value that the plan has anyway is accepted, and `simulate` agrees.
 TEST(SearchCommand, SaysWhichKeysHaveNoEffect) {
   EXPECT_EQ(search({"--dp=1", "--zero=3", "--simulate=1"}).err,
-            "boxcar: --zero: has no effect unless dp is 2 or more\n");
+            "boxcar: --zero: has no effect unless dp or context_parallel is 2 or more\n");
   EXPECT_EQ(search({"--tp=1", "--sequence-parallel=true", "--simulate=1"}).err,
             "boxcar: --sequence-parallel: has no effect unless tp is 2 or more\n");
   EXPECT_EQ(search({"--dp=2", "--zero=3", "--simulate=1"}).err, "");
@@ -339,7 +339,7 @@ TEST(SearchCommand, SaysWhichKeysHaveNoEffect) {
     return run_program(words).err;
   };
   EXPECT_EQ(simulated({"--dp=1", "--tp=2", "--zero=3"}),
-            "boxcar: --zero: has no effect unless dp is 2 or more\n");
+            "boxcar: --zero: has no effect unless dp or context_parallel is 2 or more\n");
   EXPECT_EQ(simulated({"--zero=3", "--sequence-parallel"}),
             "boxcar: --sequence-parallel: has no effect unless tp is 2 or more\n");
 }

@@ -75,6 +75,32 @@ TEST(Compile, DataParallelismReducesGradientsOnceAStep) {
   EXPECT_EQ(communication(plan, 0, "U"), "");
 }
 
+// The ranks that share a sequence have the same parameters, as replicas have.
+TEST(Compile, StatesAreShardedOverReplicasAndContextParallelism) {
+  for (const int zero : {1, 2, 3}) {
+    const auto shard = [&](int dp, int cp) {
+      Job job = small_job(dp, 1, 1, 2, 2);
+      job.parallel.cp = cp, job.gpus = dp * cp, job.parallel.zero = zero;
+      const ir::Plan plan = plan_of(job);
+      EXPECT_EQ(plan.classes.size(), 1u);
+      return at(at(memory_use(plan), 0).by_kind, ir::MemoryKind::optimizer);
+    };
+    EXPECT_EQ(shard(4, 2), shard(8, 1)) << zero;
+    EXPECT_EQ(shard(1, 8), shard(8, 1)) << zero;
+  }
+}
+
+// One collective over both at once; positions alone lie split over context parallelism before.
+TEST(Compile, GradientsAreReducedOverContextParallelismWithReplicas) {
+  Job job = small_job(2, 1, 1, 2, 2);
+  job.parallel.cp = 2, job.gpus = 4, job.parallel.zero = 1;
+  const ir::Plan plan = plan_of(job);
+  EXPECT_EQ(communication(plan, 0, "G"),
+            "gradients.all_gather cp 512\n"
+            "gradients.reduce_scatter dp 512\n"
+            "gradients.reduce_scatter.2 dp_cp 30464\n");
+}
+
 // One slot is read while the next one is filled; a pipeline's first stage has a micro-batch more in flight.
 TEST(Compile, DataAreLoadedBesideComputingIntoTwoRegisters) {
   for (const auto& [pp, micro_batches] : {std::pair{1, 1}, std::pair{1, 4}, std::pair{2, 4}}) {

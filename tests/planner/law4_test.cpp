@@ -70,6 +70,18 @@ const NamedChange run_layouts[] = {
        j.parallel.dp = 4, j.parallel.zero = 3;
        j.parallel.overlap_grad = j.parallel.overlap_param = false;
      }},
+    {"zero1_context", [](Job& j) { j.parallel.cp = 2, j.parallel.zero = 1; }},
+    {"zero2_context",
+     [](Job& j) {
+       j.parallel.dp = 2, j.parallel.cp = 2, j.parallel.tp = 2, j.parallel.zero = 2, j.global_batch = 4;
+     }},
+    {"zero3_context",
+     [](Job& j) { j.parallel.dp = 2, j.parallel.cp = 4, j.parallel.zero = 3, j.train.flash = true; }},
+    {"zero1_context_in_groups",
+     [](Job& j) {
+       j.parallel.dp = 4, j.parallel.cp = 2, j.parallel.zero = 1, j.parallel.fsdp_group = 2;
+       j.global_batch = 4;
+     }},
     {"half_gradients_and_logits",
      [](Job& j) {
        j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.zero = 2, j.global_batch = 4;
@@ -278,6 +290,11 @@ const NamedChange run_layouts[] = {
      [](Job& j) {
        llama(j), j.model->experts = 4, j.model->top_k = 2, j.parallel.dp = 4, j.parallel.ep = 4;
        j.parallel.cp = 2, j.parallel.micro_batch = 2;
+     }},
+    {"zero2_experts_cp",  // two ranks have each expert, of one replica
+     [](Job& j) {
+       llama(j), j.model->experts = 4, j.model->top_k = 2, j.parallel.dp = j.parallel.ep = 4;
+       j.parallel.cp = 2, j.parallel.micro_batch = 2, j.parallel.zero = 2;
      }},
     {"other_order",
      [](Job& j) {

@@ -102,7 +102,7 @@ class TestBoxcar(unittest.TestCase):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             boxcar.simulate(JOB, dp=1, tp=4, pp=2, zero=3)
-        self.assertEqual([str(w.message) for w in caught], ["--zero: has no effect unless dp is 2 or more"])
+        self.assertEqual([str(w.message) for w in caught], ["--zero: has no effect unless dp or context_parallel is 2 or more"])
 
     def test_searches_and_keeps_the_plan(self):
         found = boxcar.search(JOB, simulate=4)

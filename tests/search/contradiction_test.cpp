@@ -115,8 +115,11 @@ TEST(Contradiction, NamesKeysThatDoNotGoTogether) {
               {"sequence_parallel", "tp"}),
       "parallel: sequence_parallel true contradicts tp 8 with seq 500: with sequence_parallel tp x "
       "context_parallel has to divide seq");
-  EXPECT_EQ(refusal([](Job& j) { j.parallel.dp = 1; }, {"dp"}, {{"zero", {1, 3}}}),
-            "parallel: zero 1..3 contradicts dp 1: zero shards over dp, which has to be 2 or more");
+  EXPECT_EQ(
+      refusal([](Job& j) { j.parallel.dp = 1; }, {"dp"}, {{"zero", {1, 3}}}),
+      "parallel: zero 1..3 contradicts dp 1 with seq 512: context_parallel is 1 where it is not given, seq "
+      "is below 16384 and global_batch is gpus or more, and zero shards over dp x context_parallel, which "
+      "has to be 2 or more");
 }
 
 // One layer, two indivisible sequences, and 8 heads with 2 key heads: dp and tp are at most 2, pp and
