@@ -45,7 +45,7 @@ const CommandCase of_simulate[] = {
       "--micro-batch=2", "--global-batch=64"},
      1,
      "does not fit: stage0 needs 33.8 GB of 16.6 GB, 17.2 GB too much; it would fit with --recompute "
-     "selective --pp 2 --dp 8 (15 GB)"},
+     "full --zero 3 (16.2 GB)"},
     {{"--model=gpt2", "--cluster=dgx-a100-8g"},
      2,
      "--cluster: no preset dgx-a100-8g (did you mean dgx-a100-80g?); " + known_clusters},
