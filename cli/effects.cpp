@@ -38,6 +38,7 @@ bool gathers_in_buckets(const planner::Job& job) {
 }
 bool runs_flash(const planner::Job& job) { return ir::models::is_fused(job.model); }
 bool is_mixed(const planner::Job& job) { return ir::is_mixed(job.train.precision); }
+bool has_float8(const planner::Job& job) { return job.train.precision == ir::Precision::fp8; }
 bool has_gelu(const planner::Job& job) { return job.model.transformer() && job.model->mlp == "gelu"; }
 bool has_no_bias(const planner::Job& job) { return job.model.transformer() && !job.model->bias; }
 bool has_experts(const planner::Job& job) { return ir::models::experts(job.model) > 0; }
@@ -64,6 +65,7 @@ constexpr Effect effects[] = {
     {"parallel.grad_bucket_mb", gathers_in_buckets, "zero is 0, 1 or 2 (3 gathers and reduces by layer)",
      "parallel.zero"},
     {"parallel.flash_version", runs_flash, "attention is flash"},
+    {"train.fp8_recipe", has_float8, "precision is fp8"},
     {"train.gradients", is_mixed, "precision is fp16, bf16 or fp8"},
     {"train.grad_reduction", is_mixed, "precision is fp16, bf16 or fp8"},
     {"train.logits", is_mixed, "precision is fp16, bf16 or fp8"},

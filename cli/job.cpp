@@ -360,7 +360,8 @@ Request request_of(const GivenKeys& given) {
     if (request.job.gpus == 0)
       throw Error::input("cluster.gpus", "missing; give it in the job file or as --gpus, or give dp");
     if (request.job.train.precision == ir::Precision::tf32) backends::use_tf32(request.job.cluster.device);
-    if (request.job.train.precision == ir::Precision::fp8) backends::use_float8(request.job.cluster.device);
+    if (request.job.train.precision == ir::Precision::fp8)
+      backends::use_float8(request.job.cluster.device, backends::float8_recipe(request.fp8_recipe));
     tell_missing_latencies(request.cluster, request.job.cluster);
     backends::use_flash_version(request.job.cluster.device, request.flash_version);
     backends::put_framework(request.job.cluster, framework);
@@ -435,6 +436,7 @@ std::map<std::string, std::string> labels_of(const Request& request) {
   if (transformer && !transformer->qkv_bias) labels.erase("model.qkv_bias");
   if (ir::models::experts(request.job.model) == 0)
     labels.erase("model.expert_every"), labels.erase("train.routing_skew");
+  if (request.job.train.precision != ir::Precision::fp8) labels.erase("train.fp8_recipe");
   if (request.job.parallel.fsdp_group == 0) labels["parallel.fsdp_group"] = labels["parallel.dp"];
   if (request.job.train.recompute_layers.empty()) labels["parallel.recompute_layers"] = "all";
   for (const search::Dimension& d : search::dimensions())

@@ -10,6 +10,7 @@
 #include <limits>
 #include <utility>
 
+#include "backends/machines/float8_recipe.h"
 #include "cli/backend_rows.h"
 #include "cli/job_presets.h"
 #include "ir/ops/optimizers.h"
@@ -239,6 +240,9 @@ std::vector<Key> make_keys() {
                      "what is not given is as runs of today have it: see docs/jobs.md"));
   k.push_back(entry("train", "precision", TRAIN(precision), 0, 0,
                     "type of the products; fp64: of everything; fp8: of those in layers, simulated alone"));
+  k.push_back(choice("train", "fp8_recipe", field(+[](Request & r) -> auto& { return r.fp8_recipe; }),
+                     backends::float8_recipe_names(),
+                     "with fp8: how operands of products are scaled and cast"));
   k.push_back(entry("train", "gradients", TRAIN(gradients), 0, 0,
                     "with fp16 and bf16: type of gradients, of embeddings float32 where tables are but"));
   k.push_back(

@@ -23,6 +23,7 @@ struct Request {
   double memory_margin = 0;     // share of a device's memory that stays free
   std::string preset = "none";  // of keys that are not given
   int flash_version = 2;
+  std::string fp8_recipe = "delayed";  // of train.precision fp8
   std::string framework = "boxcar";  // the training framework that is simulated
   training::TrainRun run;            // of `boxcar train` alone
 };

@@ -129,7 +129,12 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
     loaded.cluster.device->memory_bytes =
         static_cast<int64_t>(std::min(limit->second, static_cast<double>(ir::most_bytes)));
   if (plan.labels["train.precision"] == "tf32") backends::use_tf32(loaded.cluster.device);
-  if (plan.labels["train.precision"] == "fp8") backends::use_float8(loaded.cluster.device);
+  if (plan.labels["train.precision"] == "fp8") {
+    const auto recipe = plan.labels.find("train.fp8_recipe");
+    backends::use_float8(
+        loaded.cluster.device,
+        backends::float8_recipe(recipe == plan.labels.end() ? Request{}.fp8_recipe : recipe->second));
+  }
   if (plan.labels["parallel.flash_version"] == "1") backends::use_flash_version(loaded.cluster.device, 1);
   return loaded;
 }

@@ -8,6 +8,7 @@
 #include "backends/machines/framework.h"
 #include "sbp/at.h"
 #include "sim/act_view.h"
+#include "sim/float8_operands.h"
 #include "sim/framework_effects.h"
 #include "sim/host_time.h"
 #include "sim/models/kernel_time.h"
@@ -171,9 +172,7 @@ double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor
                     prepare_seconds(plan_, program, actor, cluster_.node));
   if (actor.kind != ir::ActorKind::kernel || !ir::has_op(actor.op) || run.in_producer) return 0;
   const ir::OpDef& def = ir::op(actor.op);
-  const bool float8 = cluster_.device->float8_products && def.family == ir::Family::matmul &&
-                      def.name != "batch_matmul" && actor.layer >= 0;
-  const double alone = (float8 ? float8_product_seconds : kernel_seconds)(
+  const double alone = (runs_in_float8(cluster_, actor) ? float8_product_seconds : kernel_seconds)(
       cluster_.device, def, input_types(program, actor), output_types(program, actor), actor.attrs);
   const double own = is_bound_by_compute(def) ? alone * straggler_factor_ : alone;
   const double seconds = (own + run.more_seconds) * run.factor;

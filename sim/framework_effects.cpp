@@ -6,6 +6,7 @@
 #include "backends/machines/framework.h"
 #include "sbp/at.h"
 #include "sim/act_view.h"
+#include "sim/float8_operands.h"
 
 namespace boxcar::sim {
 namespace {
@@ -58,12 +59,14 @@ void fused_softmax(const Subject& s, RunAct& run) {
   run.launches = fused.kernels;
 }
 
-// The product before an accumulate, or a cast, adds to the sum, in float32, itself.
+// The product before an accumulate, or a cast, adds to the sum itself.
 void sums_in_products(const Subject& s, RunAct& run) {
   const bool sums = s.actor.is(ir::OpKind::accumulate) || s.actor.is(ir::OpKind::cast);
   if (!s.framework.sums_in_products || !sums || s.actor.inputs.empty()) return;
   const ir::Input& input = s.actor.inputs[0];
-  if (input.program >= 0 || output_types(s.program, s.actor).at(0).dtype != ir::DType::float32) return;
+  if (input.program >= 0) return;
+  const bool full = output_types(s.program, s.actor).at(0).dtype == ir::DType::float32;
+  if (!full && !(s.framework.sums_half_in_products && s.actor.is(ir::OpKind::accumulate))) return;
   const int producer = at(s.program.registers, input.reg).producer;
   run.in_producer = at(s.program.actors, producer).op == "matmul_weight_grad";
 }
@@ -77,8 +80,22 @@ void batch_copies(const Subject& s, RunAct& run) {
   run.more_seconds = copying_seconds(s.cluster.device, copies, results);
 }
 
+void casts_to_float8(const Subject& s, RunAct& run) {
+  if (!runs_in_float8(s.cluster, s.actor)) return;
+  const auto operands = float8_operands(s.framework, s.program, s.actor);
+  const Float8Casts casts =
+      float8_casts(s.cluster.device, role_of(ir::op(s.actor.op), s.actor.attrs), operands);
+  run.more_seconds += casts.seconds;
+  run.launches += casts.launches;
+}
+
 void update_in_one(const Subject& s, RunAct& run) {
   run.shares_launch = s.framework.update_in_one && s.is_kernel() && s.updates();
+}
+
+// What is cast before it is gathered travels in 8 of its 16 bits.
+void gathers_of_float8(const Subject& s, RunAct& run) {
+  if (gathers_in_float8(s.cluster, s.program, s.actor)) run.bytes /= 2;
 }
 
 void reduce_whole(const Subject& s, RunAct& run) {
@@ -129,10 +146,16 @@ struct Effect {
   void (*apply)(const Subject&, RunAct&);
 };
 constexpr Effect of_kernels[] = {
-    {"op_launches", op_launches},           {"op_waits", op_waits},         {"fused_softmax", fused_softmax},
-    {"sums_in_products", sums_in_products}, {"batch_copies", batch_copies}, {"update_in_one", update_in_one},
+    {"op_launches", op_launches},
+    {"op_waits", op_waits},
+    {"fused_softmax", fused_softmax},
+    {"sums_in_products", sums_in_products},
+    {"batch_copies", batch_copies},
+    {"update_in_one", update_in_one},
+    {"float8_fuses, float8_weights_stay", casts_to_float8},
 };
 constexpr Effect of_collectives[] = {
+    {"float8_fuses, float8_weights_stay", gathers_of_float8},
     {"reduce_whole, reduce_in_float32", reduce_whole},
     {"apart_elements", apart_elements},
     {"piece_seconds", piece_seconds},

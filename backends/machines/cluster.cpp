@@ -169,7 +169,7 @@ void use_tf32(DeviceProfile& device) {
   device.matmul.type_share.erase(ir::DType::float32);  // was the share of the full float32 peak
 }
 
-void use_float8(DeviceProfile& device) { device.float8_products = true; }
+void use_float8(DeviceProfile& device, const Float8Recipe& recipe) { device.float8 = recipe; }
 
 // FlashAttention 1 over 2 by head size, forward and backward together, alike on an A100 and an H100 (0.58 to
 // 0.64, 0.43 to 0.46): github.com/Dao-AILab/flash-attention's plots. Triton's kernel on an A100: 0.58, 0.46.

@@ -45,6 +45,7 @@ void visit(Visitor& v, MatmulModel& m) {
   v.number("ramp_bytes", 0, 1e12, m.ramp_bytes);
   v.inside("type_share", !m.type_share.empty(), [&] { v.types(1e-3, 1.5, m.type_share); });
   v.number("odd_share", 1e-3, 1, m.odd_share);
+  v.number("full_sum_share", 1e-3, 1, m.full_sum_share);
 }
 
 template <class Visitor>

@@ -12,6 +12,7 @@
 
 #include "backends/machines/collective_model.h"
 #include "backends/machines/curve.h"
+#include "backends/machines/float8_recipe.h"
 #include "ir/types.h"
 
 namespace boxcar::backends {
@@ -36,6 +37,7 @@ struct MatmulModel {
   std::map<ir::DType, double>
       type_share;        // further factor on the compute rate by operand type, 1 where absent
   double odd_share = 1;  // further factor in 16 bits where rows of an operand or the result are odd in length
+  double full_sum_share = 1;  // further factor in 8 bits where sums go over to float32 time and again
   friend bool operator==(const MatmulModel&, const MatmulModel&) = default;
 };
 
@@ -79,7 +81,7 @@ struct DeviceProfile {
   Curve memory_efficiency;       // share of peak bandwidth by bytes
   // A further factor on that share by op, 1 where absent; and one more where operands have 16 bits.
   std::map<std::string, double, std::less<>> op_share, half_op_share;
-  bool float8_products = false;  // use_float8
+  std::optional<Float8Recipe> float8;  // use_float8
   bool pads_channels = false;  // to multiples of 8 in 16 bits, without which convolutions use no tensor cores
   // Fused attention: share of peak by sequence length, for causal kernels at a quarter of theirs; and a
   // factor on it by head size.
@@ -106,8 +108,8 @@ std::vector<std::string> device_presets();  // names, sorted
 // devices without them as they are.
 void use_tf32(DeviceProfile& device);
 
-// Products of layers read 8 bits, as precision fp8 asks: their operands are scaled and cast before each.
-void use_float8(DeviceProfile& device);
+// Products of layers read 8 bits, as precision fp8 asks: their operands are scaled and cast by this recipe.
+void use_float8(DeviceProfile& device, const Float8Recipe& recipe);
 
 // Fused attention by FlashAttention 1, or Triton's kernel of its time, instead of 2, which profiles hold.
 // REQUIRES version 1 or 2.

@@ -51,6 +51,10 @@ struct Framework {
   bool pads_channels = false;        // DeviceProfile::pads_channels
   // Products of weights' gradients add to sums in float32 themselves; no kernel adds them up.
   bool sums_in_products = false;
+  bool sums_half_in_products = false;  // sums in 16 bits too
+  // Kernels that write 8 bits themselves for the products that read them: "kernels", "norms", "nothing".
+  std::string float8_fuses = "kernels";
+  bool float8_weights_stay = true;  // a weight's copy in 8 bits, for all micro-batches of a step
   // By op: times the bytes that boxcar's own kernel moves; and further where operands have 16 bits.
   std::map<std::string, double> op_bytes, half_op_bytes;
   bool reduce_whole = false;       // gradients of sharded states are all-reduced
@@ -104,6 +108,9 @@ void visit(Visitor& v, Framework& f) {
   v.flag("one_process", f.one_process);
   v.flag("update_in_one", f.update_in_one);
   v.flag("sums_in_products", f.sums_in_products);
+  v.flag("sums_half_in_products", f.sums_half_in_products);
+  v.text("float8_fuses", f.float8_fuses);
+  v.flag("float8_weights_stay", f.float8_weights_stay);
   v.flag("gather_by_broadcast", f.gather_by_broadcast);
   v.number("piece_seconds", 0, 1, f.piece_seconds);
   v.whole("apart_elements", int64_t{0}, int64_t{1} << 40, f.apart_elements);

@@ -26,6 +26,13 @@ Framework base_of(Fields& fields) {
   return load_framework(name);
 }
 
+void check_words(const Fields& fields, const Framework& framework) {
+  const std::vector<std::string> known = {"kernels", "norms", "nothing"};
+  if (std::find(known.begin(), known.end(), framework.float8_fuses) == known.end())
+    fields.fail("float8_fuses",
+                fmt::format("is \"{}\", expected {}", framework.float8_fuses, fmt::join(known, ", ")));
+}
+
 }  // namespace
 
 Framework parse_framework(const std::string& yaml, const std::string& file) {
@@ -34,6 +41,7 @@ Framework parse_framework(const std::string& yaml, const std::string& file) {
   Framework framework = base_of(*fields);
   YamlReader reader(*fields);
   visit(reader, framework);
+  check_words(*fields, framework);
   fields->done();
   return framework;
 }

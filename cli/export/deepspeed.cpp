@@ -200,7 +200,7 @@ std::vector<Row> make_rows() {
          w.set("--num_nodes", w.from.nodes());
          w.set("--num_gpus", w.from.gpus_per_node());
        }},
-      {{"train.precision"},
+      {{"train.precision", "train.fp8_recipe"},
        {"fp16.enabled", "fp16.loss_scale", "bf16.enabled"},
        "fp8, tf32 and fp64",
        write_precision},

@@ -138,6 +138,8 @@ Framework deepspeed();
 const std::vector<Framework>& frameworks();
 // nullptr where there is none.
 const Framework* find_framework(std::string_view name);
+// Megatron Core's word for a recipe of 8 bits: Fp8Recipe of megatron/core/enums.py.
+std::string recipe_in_megatron(const std::string& recipe);
 // The rows of a framework on Megatron Core, with those that all of these share.
 std::vector<Row> with_megatron_core(std::vector<Row> rows);
 // Rows that are alike everywhere: where the plan was made for, and what is simulated alone.

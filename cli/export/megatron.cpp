@@ -216,6 +216,7 @@ void write_precision(Writer& w) {
       return w.set("--bf16", true);
     case Precision::fp8:
       w.set("--bf16", true);
+      w.set("--fp8-recipe", recipe_in_megatron(w.from.request.fp8_recipe));
       return w.set("--fp8-format", "hybrid");
     case Precision::fp32:
       return;
@@ -438,8 +439,8 @@ std::vector<Row> make_rows() {
        {"--use-tp-pp-dp-mapping"},
        "other orders than pp,dp,cp,tp and dp,pp,cp,tp",
        write_mesh_order},
-      {{"train.precision"},
-       {"--fp16", "--bf16", "--loss-scale", "--fp8-format"},
+      {{"train.precision", "train.fp8_recipe"},
+       {"--fp16", "--bf16", "--loss-scale", "--fp8-format", "--fp8-recipe"},
        "tf32 and fp64",
        write_precision},
       {{"train.gradients", "train.grad_reduction"},

@@ -5,6 +5,13 @@
 
 namespace boxcar::cli::exports {
 
+std::string recipe_in_megatron(const std::string& recipe) {
+  static const std::map<std::string, std::string> words = {{"current", "tensorwise"},
+                                                           {"blocks", "blockwise"}};
+  const auto word = words.find(recipe);
+  return word == words.end() ? recipe : word->second;
+}
+
 std::vector<Row> with_megatron_core(std::vector<Row> rows) {
   const std::vector<Row> shared{
       {{"parallel.schedule"},

@@ -144,7 +144,10 @@ void write_precision(Writer& w) {
   w.set("MegatronMixedPrecision.params_dtype", dtype(w.from));
   w.set("MegatronMixedPrecision.autocast_enabled", false);
   if (half) w.set("MegatronMixedPrecision.fp16_loss_scale", t.loss_scale);
-  if (t.precision == Precision::fp8) w.set("MegatronMixedPrecision.fp8", "hybrid");
+  if (t.precision == Precision::fp8) {
+    w.set("MegatronMixedPrecision.fp8", "hybrid");
+    w.set("MegatronMixedPrecision.fp8_recipe", recipe_in_megatron(w.from.request.fp8_recipe));
+  }
   if (half) w.set("OptimizerConfig.fp16", true);
   if (w.from.mixed() && !half) w.set("OptimizerConfig.bf16", true);
   if (t.precision == Precision::tf32 || t.precision == Precision::fp64)
@@ -390,10 +393,11 @@ std::vector<Row> make_rows() {
          if (w.from.stands_as("dp,pp,cp,tp")) return w.set("MegatronStrategy.use_tp_pp_dp_mapping", true);
          w.cannot("the orders are pp,dp,cp,tp, which is written, and dp,pp,cp,tp");
        }},
-      {{"train.precision"},
+      {{"train.precision", "train.fp8_recipe"},
        {"MegatronMixedPrecision.precision", "MegatronMixedPrecision.params_dtype",
         "MegatronMixedPrecision.autocast_enabled", "MegatronMixedPrecision.fp16_loss_scale",
-        "MegatronMixedPrecision.fp8", "OptimizerConfig.fp16", "OptimizerConfig.bf16"},
+        "MegatronMixedPrecision.fp8", "MegatronMixedPrecision.fp8_recipe", "OptimizerConfig.fp16",
+        "OptimizerConfig.bf16"},
        "tf32 and fp64",
        write_precision},
       {{"train.gradients", "train.grad_reduction"},

@@ -185,7 +185,12 @@ void write_precision(Writer& w) {
   const bool half = w.from.mixed();
   w.set("training.mixed_precision_param", half ? "bfloat16" : "float32");
   w.set("training.mixed_precision_reduce", "float32");
-  if (precision == Precision::fp8) w.set("model.converters", Json::array({"float8"}));
+  if (precision == Precision::fp8) {
+    w.set("model.converters", Json::array({"float8"}));
+    w.set("float8.recipe_name", "tensorwise");
+    if (w.from.request.fp8_recipe != "current")
+      w.cannot("train.fp8_recipe", "tensors are scaled as they are; tensorwise is written");
+  }
   if (precision == Precision::fp16) w.cannot("bfloat16 and float32 are all; bfloat16 is written");
   if (precision == Precision::tf32 || precision == Precision::fp64)
     w.cannot("bfloat16 and float32 are all; float32 is written");
@@ -251,9 +256,10 @@ std::vector<Row> make_rows() {
          const double norm = w.from.train().clip_norm;
          w.set("training.max_norm", norm > 0 ? Json(norm) : python("inf"));
        }},
-      {{"train.precision"},
-       {"training.mixed_precision_param", "training.mixed_precision_reduce", "model.converters"},
-       "fp16, tf32 and fp64; 16 bits without FSDP",
+      {{"train.precision", "train.fp8_recipe"},
+       {"training.mixed_precision_param", "training.mixed_precision_reduce", "model.converters",
+        "float8.recipe_name"},
+       "fp16, tf32 and fp64; 16 bits without FSDP; other recipes than current",
        write_precision},
       {{"train.gradients", "train.grad_reduction"}, {}, "half", write_gradients},
       {{"cluster.gpus"}, {}, "GPUs are those of torchrun, which a comment gives"},
@@ -399,10 +405,12 @@ std::string literal(const Json& value) {
 
 std::string render(const Source&, const std::vector<Setting>& settings) {
   std::string text;
-  for (const char* section : {"model", "optimizer", "training", "parallelism", "activation_checkpoint"}) {
+  for (const char* section :
+       {"model", "optimizer", "training", "parallelism", "activation_checkpoint", "float8"}) {
+    const std::vector<Setting> written = with_prefix(settings, std::string(section) + ".");
+    if (written.empty()) continue;
     text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section);
-    for (const Setting& s : with_prefix(settings, std::string(section) + "."))
-      text += fmt::format("{} = {}\n", s.name, literal(s.value));
+    for (const Setting& s : written) text += fmt::format("{} = {}\n", s.name, literal(s.value));
   }
   return text;
 }

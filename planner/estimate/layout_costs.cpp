@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "backends/machines/device_profile.h"
 #include "ir/op.h"
 #include "planner/key_writer.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
+#include "sim/models/float8_casts.h"
 #include "sim/models/kernel_time.h"
 
 namespace boxcar::search {
@@ -76,7 +78,20 @@ struct LayoutCosts::Making {
   const Given& given;
   const ir::Op& op;
   const ir::Types& whole;  // its inputs
+  const bool float8;       // a product that reads 8 bits
+
+  double seconds(const backends::DeviceProfile& device) const;
 };
+
+// Operands of 8 bits are taken as what any kernel made in 16, and weights as cast for each product.
+double LayoutCosts::Making::seconds(const backends::DeviceProfile& device) const {
+  if (!float8) return sim::kernel_seconds(device, def, inputs, outputs, attrs);
+  const auto operand = [&](size_t i) {
+    return sim::Float8Operand{.elements = static_cast<double>(at(inputs, i).elements())};
+  };
+  return sim::float8_product_seconds(device, def, inputs, outputs, attrs) +
+         sim::float8_casts(device, sim::role_of(def, attrs), {operand(0), operand(1)}).seconds;
+}
 
 LayoutCosts::LayoutCosts(const backends::Cluster& cluster, const Mesh& mesh)
     : cluster_(cluster), mesh_(mesh), devices_on_node_(most_on_node(cluster, mesh)), routes_(mesh) {}
@@ -84,10 +99,13 @@ LayoutCosts::LayoutCosts(const backends::Cluster& cluster, const Mesh& mesh)
 const std::vector<OpChoice>& LayoutCosts::choices(const ir::Graph& graph, const ir::Op& op,
                                                   const Given& given) {
   ir::Types whole;
-  Making making{ir::op(op.type), {}, {}, op.attrs, {}, given, op, whole};
+  const ir::OpDef& def = ir::op(op.type);
+  const bool float8 = cluster_.device->float8 && sim::has_float8(def) && graph.in_layer(op);
+  Making making{def, {}, {}, op.attrs, {}, given, op, whole, float8};
   planner::KeyWriter key;
   key.text(op.type);
   key.attrs(op.attrs);
+  key.raw(float8);
   key.raw(op.inputs.size());
   for (ir::TensorId t : op.inputs) key.type(making.inputs.emplace_back(graph.tensor(t).type));
   for (ir::TensorId t : op.outputs) key.type(making.outputs.emplace_back(graph.tensor(t).type));
@@ -109,9 +127,7 @@ void LayoutCosts::extend(const Making& making, std::vector<OpChoice>& all) const
   const size_t d = making.layout.signatures.size();
   if (d == mesh_.dims()) {
     if (!planner::is_legal(making.def, making.whole, making.op.attrs, making.layout, mesh_.extents)) return;
-    const double seconds =
-        sim::kernel_seconds(cluster_.device, making.def, making.inputs, making.outputs, making.attrs);
-    all.push_back({making.layout, seconds, making.outputs});
+    all.push_back({making.layout, making.seconds(cluster_.device), making.outputs});
     return;
   }
   const int64_t parts = mesh_.extents[d];

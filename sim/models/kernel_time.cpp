@@ -4,6 +4,7 @@
 
 #include "backends/machines/device_profile.h"
 #include "sim/models/convolution_time.h"
+#include "sim/models/float8_casts.h"
 #include "sim/models/matmul_time.h"
 
 namespace boxcar::sim {
@@ -50,9 +51,7 @@ double product_share(const DeviceProfile& device, const ir::OpDef& def, const ir
   if (def.name == "matmul_bias") return op_share(device, "matmul");
   if (def.name == "matmul_bias_grad") return op_share(device, "matmul_weight_grad");
   if (def.name != "matmul" || device.op_share.empty()) return op_share(device, def.name);
-  auto transposed = attrs.find("transpose_b");
-  bool input_grad = transposed != attrs.end() && std::get<bool>(transposed->second);
-  return op_share(device, input_grad ? "matmul_input_grad" : "matmul");
+  return op_share(device, role_of(def, attrs) == ProductRole::input_grad ? "matmul_input_grad" : "matmul");
 }
 
 double memory_seconds(const DeviceProfile& device, const ir::OpDef& def, double bytes) {
@@ -82,12 +81,21 @@ bool has_odd_rows(const ir::Types& inputs, const ir::Types& outputs) {
   return is_half(inputs[0].dtype) && (odd(inputs[0]) || odd(inputs[1]) || odd(outputs[0]));
 }
 
+// Frameworks give up the fast sums of 8-bit products in the backward pass.
+bool sums_in_full(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
+                  const ir::Attrs& attrs) {
+  if (inputs[0].dtype != ir::DType::float8 || !device.float8) return false;
+  return device.float8->full_forward_sums || role_of(def, attrs) != ProductRole::forward;
+}
+
 double product_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                        const ir::Types& outputs, const ir::Attrs& attrs, double bytes) {
   MatmulShape shape = shape_of(def, inputs[0], outputs[0]);
   if (shape.k < 1) return memory_seconds(device, def, bytes) + device.kernel_floor;
-  const double odd = has_odd_rows(inputs, outputs) ? device.matmul.odd_share : 1;
-  return matmul_seconds(device, shape, inputs[0].dtype, bytes) / (odd * product_share(device, def, attrs));
+  double share = product_share(device, def, attrs);
+  if (has_odd_rows(inputs, outputs)) share *= device.matmul.odd_share;
+  if (sums_in_full(device, def, inputs, attrs)) share *= device.matmul.full_sum_share;
+  return matmul_seconds(device, shape, inputs[0].dtype, bytes) / share;
 }
 
 // A causal kernel has short rows and reaches the rate of a full one at a quarter of the sequence
@@ -172,16 +180,9 @@ double kernel_seconds(const DeviceProfile& device, const ir::OpDef& def, const i
 
 double float8_product_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                               const ir::Types& outputs, const ir::Attrs& attrs) {
-  constexpr double cast_bytes = 2 + 2 + 1;  // an element
   ir::Types operands = inputs;
-  double casts = 0;
-  for (size_t i = 0; i < 2; ++i) {
-    operands[i].dtype = ir::DType::float8;
-    const double bytes = cast_bytes * static_cast<double>(operands[i].elements());
-    casts += 2 * (device.launch_latency + device.kernel_floor) +
-             bytes / (device.memory_bandwidth * device.memory_efficiency.at(bytes));
-  }
-  return casts + kernel_seconds(device, def, operands, outputs, attrs);
+  for (size_t i = 0; i < 2; ++i) operands[i].dtype = ir::DType::float8;
+  return kernel_seconds(device, def, operands, outputs, attrs);
 }
 
 }  // namespace boxcar::sim

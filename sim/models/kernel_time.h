@@ -22,8 +22,8 @@ namespace boxcar::sim {
 double kernel_seconds(const backends::DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                       const ir::Types& outputs, const ir::Attrs& attrs);
 
-// The same for a product whose operands, held in 16 bits, are cast to 8 first: read for the largest
-// magnitude, which scales them, then read again and written.
+// The same for a product that reads 8 bits where its operands have 16; float8_casts.h has their casts.
+// REQUIRES device.float8.
 double float8_product_seconds(const backends::DeviceProfile& device, const ir::OpDef& def,
                               const ir::Types& inputs, const ir::Types& outputs, const ir::Attrs& attrs);
 

@@ -13,8 +13,8 @@ namespace {
 TEST(Frameworks, AreThose) {
   EXPECT_THAT(framework_names(),
               testing::ElementsAre("boxcar", "composer", "deepspeed", "fsdp", "internevo", "jax", "megatron",
-                                   "megatron-fused-loss", "megatron-nondeterministic", "nemo", "ngc",
-                                   "oneflow", "oneflow-ops", "pytorch", "pytorch-compiled", "scaling",
+                                   "megatron-fused-loss", "megatron-nondeterministic", "nemo", "nemo-24",
+                                   "ngc", "oneflow", "oneflow-ops", "pytorch", "pytorch-compiled", "scaling",
                                    "scaling-rms", "torchtitan"));
   for (const std::string& name : framework_names()) EXPECT_EQ(load_framework(name).name, name);
 }
@@ -96,7 +96,9 @@ TEST(Frameworks, AreReadFromText) {
       "all_reduces: {ln2.grad: 2}\nbatch_copies: {merge_heads: 3}\ngather_copies: {head: 2}\nreduce_whole: "
       "true\nreduce_in_float32: true\nring_attention: true\n"
       "fused_softmax: {multiple: 4, longest: 2048, forward: 9, backward: 7, kernels: 5}\n"
-      "pass_launches: 7\nsums_in_products: true\nop_launches: {top_k: 9}\nop_waits: {softmax: 6}\n"
+      "pass_launches: 7\nsums_in_products: true\nsums_half_in_products: true\nfloat8_fuses: "
+      "norms\nfloat8_weights_stay: "
+      "false\nop_launches: {top_k: 9}\nop_waits: {softmax: 6}\n"
       "retained_bytes: {dropout: 1.5, cross_entropy_grad: 0}\noutside_bytes: 1e9\nfragmentation: 0.1\n",
       "mine.yaml");
   EXPECT_EQ(framework.all_reduces.at("ln2.grad"), 2);
@@ -110,6 +112,9 @@ TEST(Frameworks, AreReadFromText) {
   EXPECT_EQ(framework.retained_bytes.at("cross_entropy_grad"), 0);
   EXPECT_EQ(framework.pass_launches, 7);
   EXPECT_TRUE(framework.sums_in_products);
+  EXPECT_TRUE(framework.sums_half_in_products);
+  EXPECT_EQ(framework.float8_fuses, "norms");
+  EXPECT_FALSE(framework.float8_weights_stay);
   EXPECT_EQ(framework.op_launches.at("top_k"), 9);
   EXPECT_EQ(framework.op_waits.at("softmax"), 6);
   EXPECT_EQ(framework.outside_bytes, 1e9);
@@ -149,10 +154,12 @@ TEST(Frameworks, RefuseWhatTheyDoNotKnow) {
       "s.yaml:2:7: like: no framework of boxcar's is named \"megatrom\" (did you mean megatron?); known "
       "are boxcar, "
       "composer, deepspeed, fsdp, internevo, jax, megatron, megatron-fused-loss, "
-      "megatron-nondeterministic, nemo, ngc, oneflow, "
+      "megatron-nondeterministic, nemo, nemo-24, ngc, oneflow, "
       "oneflow-ops, "
       "pytorch, "
       "pytorch-compiled, scaling, scaling-rms, torchtitan");
+  EXPECT_EQ(said("name: s\nfloat8_fuses: norm\n"),
+            "s.yaml:2:15: float8_fuses: is \"norm\", expected kernels, norms, nothing");
   EXPECT_EQ(said("name: s\nhost_per_op: 2\n"), "s.yaml:2:14: host_per_op: 2 is outside 0 to 1");
 }
 

@@ -245,6 +245,7 @@ const JobCase job_cases[] = {
      "",
      2,
      "--grad-bucket-mb: has no effect unless zero is 0, 1 or 2 (3 gathers and reduces by layer)"},
+    {{"--fp8-recipe=current"}, "", 2, "--fp8-recipe: has no effect unless precision is fp8"},
     {{"--precision=fp32", "--gradients=half"},
      "",
      2,
@@ -266,7 +267,7 @@ const JobCase job_cases[] = {
      "--stack: no framework is named \"megaton\" (did you mean megatron?); known are boxcar, composer, "
      "deepspeed, fsdp, internevo, jax, "
      "megatron, "
-     "megatron-fused-loss, megatron-nondeterministic, nemo, ngc, oneflow, oneflow-ops, pytorch, "
+     "megatron-fused-loss, megatron-nondeterministic, nemo, nemo-24, ngc, oneflow, oneflow-ops, pytorch, "
      "pytorch-compiled, scaling, scaling-rms, torchtitan"},
     {{"--tp=8", "--kv-heads=2"}, "", 2, "--tp: 8 does not divide kv_heads 2 (use 1 or 2)"},
     {{"--tied=perhaps"}, "", 2, "--tied: got \"perhaps\", expected true or false"},

@@ -88,6 +88,7 @@ std::vector<Dimension> make_dimensions() {
       {"parallel.stage_order", {"", "turned", "reversed"}},
       {"train.global_batch", {"x1", "", "x2", "x3", "x4", "x6"}},
       {"train.precision", {"fp32", "tf32", "fp16", "bf16", "fp64", "fp8"}},
+      {"train.fp8_recipe", {"delayed", "current", "blocks", "mxfp8"}},
       {"train.gradients", {"float32", "half", "half-but-tables"}},
       {"train.grad_reduction", {"sums", "float32", "half"}},
       {"train.logits", {"float32", "half"}},

@@ -1,0 +1,40 @@
+// How long the casts beside a product in 8 bits take, by the recipe of the device (use_float8). Search and
+// simulator both ask this model.
+//
+//   // y = x w of 8,192 tokens, where w serves 8 micro-batches, by delayed scaling: x is read in 16 bits and
+//   // written twice in 8, an eighth of that for w, a launch of each
+//   float8_casts(h100, ProductRole::forward, {{{.elements = 1 << 26}, {.elements = 1 << 26, .serves = 8}}});
+#pragma once
+
+#include <array>
+
+#include "backends/machines/forward.h"
+#include "ir/op.h"
+
+namespace boxcar::sim {
+
+// Of x w = y: the product itself, dy w^T, and x^T dy. Told apart by the op's name and `transpose_b`.
+enum class ProductRole : uint8_t { forward, input_grad, weight_grad };
+ProductRole role_of(const ir::OpDef& def, const ir::Attrs& attrs);
+
+// Whether products of this op run in 8 bits where a job says so: those of weights.
+bool has_float8(const ir::OpDef& def);
+
+// An operand, in the order of the op: x and w, dy and w, x and dy.
+struct Float8Operand {
+  double elements = 0;  // that the product reads
+  double own = -1;      // of them, of this device, where the others are gathered; -1: all
+  bool fused = false;   // the kernel that makes it is fused with its cast
+  double serves = 1;    // acts of the product for which one cast is made
+};
+
+struct Float8Casts {
+  double seconds = 0;
+  double launches = 0;
+};
+
+// REQUIRES device.float8.
+Float8Casts float8_casts(const backends::DeviceProfile& device, ProductRole role,
+                         const std::array<Float8Operand, 2>& operands);
+
+}  // namespace boxcar::sim
