@@ -158,7 +158,8 @@ TEST(CampaignCommand, TheRangeNamesTheDevice) {
   EXPECT_EQ(a100["device"], "a100-sxm-80g");
   EXPECT_EQ(h100["framework"], "all");
   EXPECT_EQ(h100["device"], "h100-sxm");
-  EXPECT_EQ(error({"--cluster=dgx-h100", "--precision=fp8"})["of_other_device"], true);
+  EXPECT_EQ(error({"--cluster=dgx-h100", "--precision=fp8"})["device"], "h100-sxm in fp8");
+  EXPECT_EQ(error({"--cluster=hgx-b200", "--precision=fp8"})["of_other_device"], true);
   EXPECT_EQ(b200["of_other_device"], true);
   EXPECT_GT(b200["share"], h100["share"]);
 }
