@@ -258,6 +258,10 @@ backends::Cluster load_cluster(const std::string& name, const std::string& devic
   return cluster;
 }
 
+void keep_free(backends::DeviceProfile& device, double share) {
+  device.memory_bytes -= static_cast<int64_t>(share * static_cast<double>(device.memory_bytes));
+}
+
 void set(Request& request, const std::string& path, const Given& value) {
   // Decay here is always apart from the gradient, as AdamW's is.
   const bool adamw = path == "train.optimizer" && value.text == "adamw";
@@ -314,10 +318,6 @@ void tell_missing_latencies(const std::string& name, const backends::Cluster& cl
   if (!missing.empty())
     tell(fmt::format("{} leaves out latencies, which are then 0; dgx-h100 has {}", name,
                      fmt::join(missing, ", ")));
-}
-
-void keep_free(backends::DeviceProfile& device, double share) {
-  device.memory_bytes -= static_cast<int64_t>(share * static_cast<double>(device.memory_bytes));
 }
 
 // Sets what is given, and loads the cluster.

@@ -51,6 +51,9 @@ void check_rate(const backends::DeviceProfile& device, const std::string& precis
 // A cluster by preset or path, with `device` (empty: its own) in its nodes.
 backends::Cluster load_cluster(const std::string& name, const std::string& device, int gpus);
 
+// Takes this share (0 to 1) off the memory that plans may use.
+void keep_free(backends::DeviceProfile& device, double share);
+
 // The same error, placed where the key that it names was written.
 Error located(const GivenKeys& given, const Error& error);
 

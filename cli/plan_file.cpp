@@ -128,6 +128,12 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
   if (limit != plan.facts.end() && limit->second > 0 && !elsewhere)
     loaded.cluster.device->memory_bytes =
         static_cast<int64_t>(std::min(limit->second, static_cast<double>(ir::most_bytes)));
+  const auto margin = plan.labels.find("cluster.memory_margin");
+  if (elsewhere && margin != plan.labels.end()) {
+    Request request;
+    set(request, margin->first, {margin->second, file + ": label " + margin->first});
+    keep_free(loaded.cluster.device, request.memory_margin);
+  }
   if (plan.labels["train.precision"] == "tf32") backends::use_tf32(loaded.cluster.device);
   if (plan.labels["train.precision"] == "fp8") {
     const auto recipe = plan.labels.find("train.fp8_recipe");

@@ -42,8 +42,9 @@ void drop_values_of_names(GivenKeys& keys, const GivenKeys& others) {
       for (const Key& key : cli::keys())
         if (key.path().starts_with("model.")) erase(key.path());
   }
-  if (const auto preset = others.find("train.preset"); preset != others.end())
-    for (const auto& [path, value] : preset_values(preset->second.text)) erase(path);
+  if (others.contains("train.preset"))  // a plan does not say whose values it has
+    for (const std::string& preset : preset_names())
+      for (const auto& [path, value] : preset_values(preset)) erase(path);
   if (!others.contains("train.stack")) return;
   const auto has = [&](const std::string& path, const std::string& value) {
     return keys.contains(path) && keys[path].text == value;

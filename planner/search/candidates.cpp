@@ -272,7 +272,8 @@ class Candidates::Branch {
       job.parallel.stage_layers = planner::balanced_layers(job.model.layers(), h.pp * h.virtual_stages);
       Job level = job;
       level.parallel.stage_layers = level_cut(job, kinds->recomputed);
-      if (level.parallel.stage_layers != h.stage_layers) jobs.push_back(std::move(level));
+      if (level.parallel.stage_layers != h.stage_layers && !options_.pinned.count("stage_layers"))
+        jobs.push_back(std::move(level));
     }
     std::vector<Candidate> result;
     for (Job& cut : jobs) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "bad_input.h"
 
@@ -144,6 +145,18 @@ TEST(BadInput, PlanFilesAndOutputs) {
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_NE(refused.err.find(" of 1 kB, "), std::string::npos) << refused.err;
   EXPECT_EQ(run_program({"simulate", "--plan", small.path(), "--cluster=dgx-a100-40g"}).exit_code, 0);
+  // The memory that the plan keeps free stays free on other devices.
+  const auto limit = [](const Words& words) {
+    return nlohmann::json::parse(run_program(words).out)["memory_limit_bytes"][0].get<double>();
+  };
+  TemporaryFile margin("margin.txt", "");
+  EXPECT_EQ(run_program({"simulate", "--model=gpt2", "--cluster=dgx-a100-40g", "--gpus=1",
+                         "--memory-margin=10%", "--save-plan", margin.path()})
+                .exit_code,
+            0);
+  const double whole = limit({"simulate", "--plan", plan.path(), "--cluster=dgx-a100-80g", "--json"});
+  EXPECT_NEAR(limit({"simulate", "--plan", margin.path(), "--cluster=dgx-a100-80g", "--json"}), 0.9 * whole,
+              2);
   expect_refused({"simulate", "--plan", plan.path(), "--trace", plan.path()}, 2,
                  "--trace: plan.txt is the same file as --plan", "plan.txt", plan.path());
   EXPECT_EQ(read_text(plan.path()), text);

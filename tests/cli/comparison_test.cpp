@@ -146,6 +146,10 @@ TEST_F(Comparison, WhyNotLetsGoOfKeysThatFollowFromOthers) {
   expect("--recompute none", step(all));
   expect("--stack megatron", step(with(with(all, recompute), {"--stack=megatron"})));
   expect("--preset modern", step(with(with(all, recompute), {"--preset=modern"})));
+  save(b_, {"--preset=modern"});
+  const json plain =
+      document({"explain", b_.path(), "--why-not", "--preset none --precision bf16"})["why_not"][0];
+  EXPECT_NEAR(plain.value("step_time_s", 0.0), step({}), 1e-12);
   const json other =
       document({"simulate", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=32",
                 "--precision=bf16", "--tp=2", "--zero=1", "--recompute=full", "--grad-bucket-mb=50"});

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -121,6 +122,16 @@ TEST(SearchCommand, StaysWithinWhatAFrameworkRuns) {
     EXPECT_EQ(c["sequence_parallel"], false);
   }
   EXPECT_EQ(search({"--max-stack=megatron", "--zero=1"}).exit_code, 0);
+  // The last stage has the head, so level stages would be unequal.
+  const json equal =
+      json::parse(search({"--max-stack=megatron", "--pp=2", "--virtual-stages=1", "--layers=16",
+                          "--hidden=1024", "--heads=8", "--seq=512", "--vocab=100000", "--global-batch=16"})
+                      .out);
+  for (const json& c : equal["candidates"]) {
+    const auto layers = c["stage_layers"].get<std::vector<int>>();
+    const auto [least, most] = std::minmax_element(layers.begin(), layers.end());
+    EXPECT_LE(*most - *least, 1) << c;
+  }
   const auto refused = [](const Words& flags) { return search(flags).err; };
   EXPECT_EQ(refused({"--max-stack=megatron", "--zero=2"}),
             "boxcar: --zero: megatron runs zero 0..1 alone (--max-stack megatron)\n");
