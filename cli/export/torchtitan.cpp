@@ -68,6 +68,10 @@ void write_model(Writer& w) {
 }
 
 void write_vocabulary(Writer& w) {
+  constexpr int64_t of_llama3 = 128256;
+  const ir::models::Transformer& m = w.from.model();
+  if (flavor_of(m) && m.vocab != of_llama3)
+    w.cannot("model.vocab", fmt::format("the vocabulary is the tokenizer's; give one of {} words", m.vocab));
   if (w.from.padded_vocab() != w.from.model().vocab)
     w.cannot("model.pad_vocab", "the vocabulary is the tokenizer's, and is not padded");
 }
@@ -104,7 +108,6 @@ void write_replicas(Writer& w) {
   w.set("parallelism.data_parallel_shard_degree", shards);
   if (h.dp == 1 && h.cp == 1) return;
   w.set("parallelism.fsdp_reshard_after_forward", h.zero == 3 ? "always" : "never");
-  if (h.cp > 1) w.cannot("parallel.context_parallel", "FSDP shards over it too");
   if (h.dp > 1 && h.zero == 1)
     w.cannot("parallel.zero", "FSDP shards gradients too, as zero 2, which is written");
   if (h.dp > 1 && h.zero == 0)

@@ -242,6 +242,14 @@ TEST(ExportCommand, SaysWhatTheSearchFoundBeyondKeys) {
           "go with them; there they are those of the framework's own code\n"));
 }
 
+// A flavor has sizes of its own, and the vocabulary of Llama 3.
+TEST(ExportCommand, SaysWhichTokenizerAFlavorNeeds) {
+  const Words llama{"--model=llama3-8b", "--cluster=dgx-h100", "--gpus=8", "--precision=bf16"};
+  EXPECT_EQ(run_export("torchtitan", llama).err.find("tokenizer"), std::string::npos);
+  EXPECT_THAT(run_export("torchtitan", llama, {"--vocab=64000"}).err,
+              HasSubstr("the vocabulary is the tokenizer's; give one of 64000 words"));
+}
+
 TEST(ExportCommand, LetsFilesBeRead) {
   const Output json = run_export("deepspeed", gpt3);
   const auto doc = nlohmann::json::parse(json.out, nullptr, true, /*ignore_comments=*/true);
