@@ -24,8 +24,8 @@ struct Request {
   std::string preset = "none";  // of keys that are not given
   int flash_version = 2;
   std::string fp8_recipe = "delayed";  // of train.precision fp8
-  std::string framework = "boxcar";  // the training framework that is simulated
-  training::TrainRun run;            // of `boxcar train` alone
+  std::string framework = "boxcar";    // the training framework that is simulated
+  training::TrainRun run;              // of `boxcar train` alone
 };
 
 using Field =

@@ -108,8 +108,7 @@ void write_replicas(Writer& w) {
   w.set("parallelism.data_parallel_shard_degree", shards);
   if (h.dp == 1 && h.cp == 1) return;
   w.set("parallelism.fsdp_reshard_after_forward", h.zero == 3 ? "always" : "never");
-  if (h.zero == 1)
-    w.cannot("parallel.zero", "FSDP shards gradients too, as zero 2, which is written");
+  if (h.zero == 1) w.cannot("parallel.zero", "FSDP shards gradients too, as zero 2, which is written");
   if (h.zero == 0)
     w.cannot("parallel.zero", "replicas go with no other parallelism; FSDP as of zero 2 is written");
 }

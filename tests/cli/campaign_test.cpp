@@ -168,7 +168,8 @@ TEST(CampaignCommand, NotesOnKeysNameTheNumberOfGpus) {
   const Output output = tests::run_program(
       campaign_words({"--tokens=1B", "--gpus=8,16", "--tp=8", "--zero=1", "--global-batch=16"}));
   EXPECT_EQ(output.exit_code, 0);
-  EXPECT_EQ(output.err, "boxcar: --zero: has no effect unless dp or context_parallel is 2 or more (gpt on 8 GPUs)\n");
+  EXPECT_EQ(output.err,
+            "boxcar: --zero: has no effect unless dp or context_parallel is 2 or more (gpt on 8 GPUs)\n");
 }
 
 // An empty row is no reason to leave out the others.
