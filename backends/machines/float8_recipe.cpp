@@ -12,24 +12,20 @@ namespace boxcar::backends {
 namespace {
 
 // Counted in github.com/NVIDIA/TransformerEngine, on Hopper, whose products take operands of one order alone,
-// so that each tensor is written twice, once transposed; a launch is one kernel.
+// so that each tensor is written twice, once transposed. A launch is one kernel.
 //
-// delayed   module/linear.py, layernorm_linear.py, base.py of release 1: fp8_cast_transpose_fused reads 2
-// bytes and
-//           writes 1 and 1. The norm writes 1 byte in place of 2, and fp8_transpose reads 1 and writes 1 in
-//           the backward pass. Before a gather cast_to_fp8 reads 2 and writes 1, and fp8_transpose follows
-//           the gather.
-// current   csrc/extensions/cast.cpp, normalization.cpp of release 2: a kernel reads 2 bytes for the largest
-//           magnitude, a second one makes a scale of it, then the cast as before. The norm finds the
-//           magnitude, and writes 2 bytes, which the cast reads. torchao/testing/training/roofline_utils.py
-//           of github.com/pytorch/ao counts the same for its tensorwise recipe.
-// blocks    common/transpose/quantize_transpose_vector_blockwise.cu: one kernel, and a float32 scale for
-// every 128
-//           elements of both copies. Both copies are gathered. Float8BlockScaling sums all products in
-//           float32.
-// mxfp8     common/util/cast_kernels.cuh: one kernel, and a byte for every 32 elements of both copies; scales
-// are
-//           put in the order of the tensor cores before each product (common/swizzle/swizzle.cu).
+// - delayed (module/linear.py, layernorm_linear.py, base.py of release 1): fp8_cast_transpose_fused reads 2
+//   bytes and writes 1 and 1. The norm writes 1 byte in place of 2, and fp8_transpose reads 1 and writes 1 in
+//   the backward pass. Before a gather cast_to_fp8 reads 2 and writes 1; fp8_transpose follows the gather.
+// - current (csrc/extensions/cast.cpp, normalization.cpp of release 2): one kernel reads 2 bytes for the
+//   largest magnitude, a second one makes a scale of it, then the cast as before. The norm finds the
+//   magnitude, and writes 2 bytes, which the cast reads. torchao/testing/training/roofline_utils.py of
+//   github.com/pytorch/ao counts the same for its tensorwise recipe.
+// - blocks (common/transpose/quantize_transpose_vector_blockwise.cu): one kernel, and a float32 scale for
+//   every 128 elements of both copies. Both copies are gathered. Float8BlockScaling sums all products in
+//   float32.
+// - mxfp8 (common/util/cast_kernels.cuh): one kernel, and a byte for every 32 elements of both copies. Scales
+//   are put in the order of the tensor cores before each product (common/swizzle/swizzle.cu).
 const std::vector<Float8Recipe>& recipes() {
   constexpr double block = 4 + 2 * 4 / 128.0, mx = 4 + 2 / 32.0;
   static const std::vector<Float8Recipe> all = {

@@ -13,6 +13,7 @@
 #include <set>
 
 #include "cli/export/export.h"
+#include "planner/sharding.h"
 
 namespace boxcar::cli::exports {
 namespace {
@@ -103,7 +104,7 @@ void write_replicas(Writer& w) {
     w.set("parallelism.data_parallel_replicate_degree", h.dp);
     return w.set("parallelism.data_parallel_shard_degree", 1);
   }
-  const int shards = h.zero > 0 && h.fsdp_group > 0 ? h.fsdp_group : h.dp;
+  const int shards = planner::sharing_replicas(h);
   w.set("parallelism.data_parallel_replicate_degree", h.dp / shards);
   w.set("parallelism.data_parallel_shard_degree", shards);
   if (h.dp == 1 && h.cp == 1) return;
