@@ -327,6 +327,21 @@ TEST(Search, EstimatesOfMemoryAreNearThePlans) {
   }
 }
 
+// States are sharded over dp and context parallelism, or over a group of dp.
+TEST(Search, EstimatesShardStatesOverTheRanksThatShareThem) {
+  for (const int zero : {1, 2, 3})
+    for (const auto& [dp, cp, group] : {std::array{2, 4, 0}, std::array{1, 8, 0}, std::array{8, 1, 2}}) {
+      Job job = small_gpt(8);
+      job.model->hidden = 2048, job.model->seq = 2048, job.model->heads = 16, job.train.flash = true;
+      job.model = ir::models::complete(job.model);
+      job.parallel.dp = dp, job.parallel.cp = cp, job.parallel.fsdp_group = group, job.parallel.zero = zero;
+      const planner::ResolvedJob resolved = planner::resolve(job);
+      const double plan = static_cast<double>(peak_of(planner::compile(resolved)));
+      EXPECT_NEAR(estimated(resolved).bytes / plan, 1, 0.1)
+          << fmt::format("zero {} dp {} cp {}", zero, dp, cp);
+    }
+}
+
 // A head that shares the embedding has one table on one device: one sum over the micro-batches, one update.
 TEST(Estimate, CountsATiedTableOnce) {
   Job job = small_gpt(1);

@@ -11,6 +11,7 @@
 #include "sbp/at.h"
 #include "sbp/error.h"
 #include "sim/float8_operands.h"
+#include "sim/models/kernel_time.h"
 #include "sim/simulate.h"
 
 namespace boxcar::sim {
@@ -43,6 +44,25 @@ TEST(Float8Casts, AreCountedByRecipe) {
   EXPECT_NEAR(us("delayed", ProductRole::weight_grad, gathered), 2 + 1, 1e-9);
   EXPECT_NEAR(us("delayed", ProductRole::input_grad, {{{.elements = 1e6, .own = 0.25e6}, {}}}),
               (0.75 + 1) + (2 + 1), 1e-9);
+}
+
+// Fast sums are given up in the backward pass, and by blocks in every product.
+TEST(Float8Products, SumInFullWhereTheRecipeDoes) {
+  const ir::OpDef& product = ir::op("matmul");
+  const ir::Types operands(2, {{8192, 8192}, ir::DType::bfloat16});
+  const ir::Types result(1, {{8192, 8192}, ir::DType::bfloat16});
+  const auto slower = [&](const char* recipe, bool backward) {
+    const backends::Cluster cluster = backends::load_cluster("dgx-h100", 8);
+    backends::DeviceProfile device = cluster.device;
+    backends::use_float8(device, backends::float8_recipe(recipe));
+    const ir::Attrs attrs = backward ? ir::Attrs{{"transpose_b", true}} : ir::Attrs{};
+    const double with = float8_product_seconds(device, product, operands, result, attrs);
+    device.matmul.full_sum_share = 1;
+    return with / float8_product_seconds(device, product, operands, result, attrs);
+  };
+  EXPECT_EQ(slower("delayed", false), 1);
+  EXPECT_GT(slower("delayed", true), 1.1);
+  EXPECT_GT(slower("blocks", false), 1.1);
 }
 
 // Casts that a kernel is fused with, and weights that serve more products, never take longer; and no recipe
