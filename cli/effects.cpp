@@ -64,7 +64,7 @@ constexpr Effect effects[] = {
     {"parallel.recompute_others", recomputes_some, "recompute_layers are given", "parallel.recompute_layers"},
     {"parallel.grad_bucket_mb", gathers_in_buckets, "zero is 0, 1 or 2 (3 gathers and reduces by layer)",
      "parallel.zero"},
-    {"parallel.flash_version", runs_flash, "attention is flash"},
+    {"parallel.attention_kernel", runs_flash, "attention is flash"},
     {"train.fp8_recipe", has_float8, "precision is fp8"},
     {"train.gradients", is_mixed, "precision is fp16, bf16 or fp8"},
     {"train.grad_reduction", is_mixed, "precision is fp16, bf16 or fp8"},

@@ -73,6 +73,7 @@ constexpr std::pair<std::string_view, std::string_view> synonyms[] = {
     {"--num-experts", "--experts"},
     {"--moe-router-topk", "--top-k"},
     {"--use-flash-attn", "--attention flash"},
+    {"--flash-version", "--attention-kernel"},
     {"--flash-attention", "--attention flash"},
     {"--attention-backend", "--attention"},
     {"--dtype", "--precision"},

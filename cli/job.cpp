@@ -252,8 +252,13 @@ GivenKeys parse_job(const std::string& text, const std::string& path) {
   return given;
 }
 
-backends::Cluster load_cluster(const std::string& name, const std::string& device, int gpus) {
-  backends::Cluster cluster = backends::load_cluster(name, gpus);
+backends::Cluster load_cluster(const std::string& name, const std::string& device, int gpus,
+                               int of_each_node) {
+  backends::Cluster cluster = backends::load_cluster(name, of_each_node > 0 ? 0 : gpus);
+  if (of_each_node > 0) {
+    backends::take_of_each_node(cluster, of_each_node);
+    backends::resize(cluster, gpus);
+  }
   if (!device.empty()) backends::put_device(cluster, backends::load_device(device));
   return cluster;
 }
@@ -321,6 +326,17 @@ void tell_missing_latencies(const std::string& name, const backends::Cluster& cl
 }
 
 // Sets what is given, and loads the cluster.
+// A framework's kernel counts where the device has it.
+void use_attention_kernel(const GivenKeys& given, Request& request) {
+  backends::DeviceProfile& device = request.job.cluster.device;
+  std::string& name = request.attention_kernel;
+  const auto asked = given.find("parallel.attention_kernel");
+  const std::vector<std::string> known = backends::attention_kernels(device);
+  const bool has = std::find(known.begin(), known.end(), name) != known.end();
+  if (has || (asked != given.end() && !asked->second.may_lapse)) backends::use_attention_kernel(device, name);
+  name = device.attention_kernel;
+}
+
 Request request_of(const GivenKeys& given) {
   check_families(given);
   if (const auto preset = given.find("train.preset"); preset != given.end()) {
@@ -349,9 +365,11 @@ Request request_of(const GivenKeys& given) {
   if (request.job.gpus == 0 && hints.dp > 0) request.job.gpus = hints.dp * hints.tp * hints.pp * hints.cp;
   locate(given, [&] {
     try {
-      request.job.cluster = load_cluster(request.cluster, request.device, request.job.gpus);
+      request.job.cluster =
+          load_cluster(request.cluster, request.device, request.job.gpus, request.gpus_per_node);
     } catch (const Error& e) {
       if (e.where() == "cluster") throw Error(e.code(), "cluster.preset", message_of(e));
+      if (e.where() == "gpus_per_node") throw Error(e.code(), "cluster.gpus_per_node", message_of(e));
       if (e.where() == "device") throw Error(e.code(), "cluster.device", message_of(e));
       if (e.where() == request.cluster) throw Error(e.code(), "cluster.preset", e.what());
       if (e.where() == request.device) throw Error(e.code(), "cluster.device", e.what());
@@ -363,10 +381,10 @@ Request request_of(const GivenKeys& given) {
     if (request.job.train.precision == ir::Precision::fp8)
       backends::use_float8(request.job.cluster.device, backends::float8_recipe(request.fp8_recipe));
     tell_missing_latencies(request.cluster, request.job.cluster);
-    backends::use_flash_version(request.job.cluster.device, request.flash_version);
+    use_attention_kernel(given, request);
     backends::put_framework(request.job.cluster, framework);
     keep_free(request.job.cluster.device, request.memory_margin);
-    hints.retained_bytes = framework.retained_bytes;
+    hints.retained_bytes = backends::retained_bytes(request.job.cluster);
   });
   return request;
 }
@@ -431,12 +449,14 @@ std::map<std::string, std::string> labels_of(const Request& request) {
       labels[key.path()] = get(key, request);
   if (request.device.empty()) labels.erase("cluster.device");
   if (request.memory_margin == 0) labels.erase("cluster.memory_margin");
+  if (request.gpus_per_node == 0) labels.erase("cluster.gpus_per_node");
   labels.erase("train.preset");  // every key that it sets stands here
   const auto* transformer = request.job.model.transformer();
   if (transformer && !transformer->qkv_bias) labels.erase("model.qkv_bias");
   if (ir::models::experts(request.job.model) == 0)
     labels.erase("model.expert_every"), labels.erase("train.routing_skew");
   if (request.job.train.precision != ir::Precision::fp8) labels.erase("train.fp8_recipe");
+  if (!request.job.train.flash || request.attention_kernel.empty()) labels.erase("parallel.attention_kernel");
   if (request.job.parallel.fsdp_group == 0) labels["parallel.fsdp_group"] = labels["parallel.dp"];
   if (request.job.train.recompute_layers.empty()) labels["parallel.recompute_layers"] = "all";
   for (const search::Dimension& d : search::dimensions())

@@ -48,8 +48,10 @@ Resolved resolve(const GivenKeys& given);
 void check_rate(const backends::DeviceProfile& device, const std::string& precision,
                 const std::string& where);
 
-// A cluster by preset or path, with `device` (empty: its own) in its nodes.
-backends::Cluster load_cluster(const std::string& name, const std::string& device, int gpus);
+// A cluster by preset or path, with `device` (empty: its own) in its nodes, of each of which the job takes
+// `of_each_node` devices (0: all).
+backends::Cluster load_cluster(const std::string& name, const std::string& device, int gpus,
+                               int of_each_node = 0);
 
 // Takes this share (0 to 1) off the memory that plans may use.
 void keep_free(backends::DeviceProfile& device, double share);

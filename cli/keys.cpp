@@ -117,8 +117,10 @@ void add_not_searched(std::vector<Key>& k) {
                     "with full: a layer runs again only as far as its backward pass needs"));
   k.push_back(choice("parallel", "attention", TRAIN(flash), {"unfused", "flash"},
                      "attention as one kernel, or as products and softmax"));
-  k.push_back(entry("parallel", "flash_version", field(+[](Request & r) -> auto& { return r.flash_version; }),
-                    1, 2, "with attention flash: the FlashAttention that is simulated"));
+  k.push_back(otherwise(
+      "the framework's, or the device's",
+      entry("parallel", "attention_kernel", field(+[](Request & r) -> auto& { return r.attention_kernel; }),
+            0, 0, "with attention flash: the kernel that is simulated, as the device names it")));
   k.push_back(entry("parallel", "grad_bucket_mb", PARALLEL(grad_bucket_mb), 1, million,
                     "gradients reduced together, in MB"));
   k.push_back(entry("parallel", "overlap_grad", PARALLEL(overlap_grad), 0, 1,
@@ -225,6 +227,10 @@ std::vector<Key> make_keys() {
                     "other devices in its nodes: a preset, or a YAML file as `boxcar profile` writes")));
   k.push_back(otherwise("dp x tp x pp x context_parallel",
                         entry("cluster", "gpus", JOB(gpus), 1, million, "devices to use")));
+  k.push_back(otherwise(
+      "all of them",
+      entry("cluster", "gpus_per_node", field(+[](Request & r) -> auto& { return r.gpus_per_node; }), 1,
+            10000, "GPUs of each node that the job takes: 64 of the 72 of a rack")));
   k.push_back(entry("cluster", "memory_margin", field(+[](Request & r) -> auto& { return r.memory_margin; }),
                     0, 0.9, "share of a device's memory that stays free: 0.08 or 8%"));
 

@@ -18,11 +18,12 @@ namespace boxcar::cli {
 // A user's request before clusters are loaded and defaults filled in.
 struct Request {
   planner::Job job;
-  std::string cluster;          // preset or path
-  std::string device;           // the same; empty: the cluster's own
-  double memory_margin = 0;     // share of a device's memory that stays free
-  std::string preset = "none";  // of keys that are not given
-  int flash_version = 2;
+  std::string cluster;                 // preset or path
+  std::string device;                  // the same; empty: the cluster's own
+  int gpus_per_node = 0;               // of each node, for the job; 0: all
+  double memory_margin = 0;            // share of a device's memory that stays free
+  std::string preset = "none";         // of keys that are not given
+  std::string attention_kernel;        // of parallel.attention flash; empty: the device's own
   std::string fp8_recipe = "delayed";  // of train.precision fp8
   std::string framework = "boxcar";    // the training framework that is simulated
   training::TrainRun run;              // of `boxcar train` alone

@@ -20,10 +20,17 @@
 namespace boxcar::cli {
 namespace {
 
+// The name of a kernel was the version of FlashAttention once: 1, or 2, which devices have.
+void rename_old_labels(ir::Plan& plan) {
+  if (const auto version = plan.labels.extract("parallel.flash_version"))
+    if (version.mapped() == "1") plan.labels.emplace("parallel.attention_kernel", "flash1");
+}
+
 ir::Plan read_plan(const std::string& file) {
   ir::Plan plan;
   try {
     plan = ir::parse_plan(read_file(file));
+    rename_old_labels(plan);
     ir::check(plan);
     ir::check_types(plan);
   } catch (const Error& e) {
@@ -81,6 +88,15 @@ void put_skew(ir::Plan& plan, const std::string& file) {
   if (skew > 1) plan.facts["routing_skew"] = skew;
 }
 
+// Of its cluster's nodes; another cluster, which is given, is taken as it is.
+int gpus_per_node(const ir::Plan& plan, const std::string& file) {
+  const auto label = plan.labels.find("cluster.gpus_per_node");
+  if (label == plan.labels.end()) return 0;
+  Request request;
+  set(request, label->first, {label->second, file + ": label " + label->first});
+  return request.gpus_per_node;
+}
+
 }  // namespace
 
 // A value that a job file has no words for is a default.
@@ -115,12 +131,14 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
     plan.labels[path] = value.text;
   }
   if (given.contains("train.routing_skew")) put_skew(plan, file);
+  if (given.contains("cluster.preset")) plan.labels.erase("cluster.gpus_per_node");
   if (given.contains("cluster.preset") && !given.contains("cluster.device"))
     plan.labels.erase("cluster.device");
   const std::string name = plan.labels["cluster.preset"];
   if (name.empty()) throw Error::input(file, "names no cluster; give one with --cluster");
   const auto device = plan.labels.find("cluster.device");
-  loaded.cluster = load_cluster(name, device == plan.labels.end() ? "" : device->second, plan.devices);
+  loaded.cluster = load_cluster(name, device == plan.labels.end() ? "" : device->second, plan.devices,
+                                gpus_per_node(plan, file));
   if (const auto framework = plan.labels.find("train.stack"); framework != plan.labels.end())
     backends::put_framework(loaded.cluster, backends::load_framework(framework->second));
   const auto limit = plan.facts.find("memory_limit_bytes");  // of the devices that it was made for
@@ -141,7 +159,8 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
         loaded.cluster.device,
         backends::float8_recipe(recipe == plan.labels.end() ? Request{}.fp8_recipe : recipe->second));
   }
-  if (plan.labels["parallel.flash_version"] == "1") backends::use_flash_version(loaded.cluster.device, 1);
+  const auto kernel = plan.labels.find("parallel.attention_kernel");
+  if (kernel != plan.labels.end()) use_attention_kernel(loaded.cluster.device, kernel->second);
   return loaded;
 }
 

@@ -22,7 +22,7 @@ std::vector<std::string> open_keys(const GivenKeys& given) {
 }
 
 backends::Cluster as_described(const Request& request) {
-  const backends::Cluster whole = load_cluster(request.cluster, request.device, 0);
+  const backends::Cluster whole = load_cluster(request.cluster, request.device, 0, request.gpus_per_node);
   backends::Cluster cluster = request.job.cluster;
   cluster.nodes = whole.nodes;
   cluster.node.gpus = whole.node.gpus;

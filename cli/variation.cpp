@@ -61,6 +61,7 @@ GivenKeys with_flags(GivenKeys keys, const GivenKeys& others) {
   const auto derive = [&](const char* path) {
     if (!others.contains(path)) keys.erase(path);
   };
+  if (any_of(others, {"cluster.preset"})) derive("cluster.gpus_per_node");
   const bool stages =
       any_of(others, {"parallel.pp", "parallel.virtual_stages", "model.family", "model.layers"});
   if (any_of(others, {"parallel.tp", "parallel.pp", "parallel.context_parallel", "cluster.gpus"}))

@@ -75,7 +75,7 @@ struct Register {
   int producer = -1;  // actor index in this program
   MemoryKind memory = MemoryKind::activations;
   int64_t offset = -1;  // of slot 0 in the device's arena; slots lie one after the other
-  // Written over an operand of its producer, as some frameworks do, and so smaller than its type. Such a plan
+  // Smaller than its type: written over an operand, or kept in fewer bits, as some frameworks do. Such a plan
   // can be simulated but not run.
   bool over = false;
 };

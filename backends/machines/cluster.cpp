@@ -128,6 +128,14 @@ double outside_bytes(const Cluster& cluster) {
   return cluster.node.outside_bytes + cluster.framework->outside_bytes;
 }
 
+std::map<std::string, double> retained_bytes(const Cluster& cluster) {
+  std::map<std::string, double> retained = cluster.framework->retained_bytes;
+  if (cluster.device->float8)
+    for (const auto& [op, factor] : cluster.framework->float8_retained_bytes)
+      retained.try_emplace(op, 1.0).first->second *= factor;
+  return retained;
+}
+
 double library_workspaces(const Cluster& cluster) {
   const std::optional<CachingAllocator>& allocator = cluster.framework->allocator;
   if (!allocator) return 0;
@@ -163,6 +171,17 @@ void put_device(Cluster& cluster, DeviceProfile device) {
   cluster.device = std::move(device);
 }
 
+void take_of_each_node(Cluster& cluster, int gpus) {
+  Node& node = cluster.node;
+  if (gpus < 1 || gpus > node.gpus)
+    throw Error::input("gpus_per_node", fmt::format("{} is outside 1 to {}, the GPUs of a node of {}", gpus,
+                                                    node.gpus, cluster.name));
+  node.nics = (node.nics * gpus + node.gpus - 1) / node.gpus;
+  const int nodes = cluster.nodes;
+  resize(cluster, gpus);
+  cluster.nodes = nodes;
+}
+
 void use_tf32(DeviceProfile& device) {
   if (device.tf32_flops <= 0) return;
   device.peak_flops[ir::DType::float32] = device.tf32_flops;
@@ -171,8 +190,6 @@ void use_tf32(DeviceProfile& device) {
 
 void use_float8(DeviceProfile& device, const Float8Recipe& recipe) { device.float8 = recipe; }
 
-// FlashAttention 1 over 2 by head size, forward and backward together, alike on an A100 and an H100 (0.58 to
-// 0.64, 0.43 to 0.46): github.com/Dao-AILab/flash-attention's plots. Triton's kernel on an A100: 0.58, 0.46.
 namespace {
 
 void scale(Curve& curve, double factor) {
@@ -180,18 +197,53 @@ void scale(Curve& curve, double factor) {
   for (double& y : curve.y) y *= factor;
 }
 
-}  // namespace
-
-void use_flash_version(DeviceProfile& device, int version) {
-  if (version == 2) return;
+// FlashAttention 1 over 2 by head size, forward and backward together, alike on an A100 and an H100 (0.58 to
+// 0.64, 0.43 to 0.46): github.com/Dao-AILab/flash-attention's plots. Triton's kernel on an A100: 0.58, 0.46.
+AttentionKernel first_of(AttentionKernel second) {
   const Curve first = {{64, 128}, {0.60, 0.45}};
-  Curve& share = device.attention_head_share;
+  Curve& share = second.head_share;
   if (share.x.empty()) share = {{64, 128}, {1, 1}};
   for (size_t i = 0; i < share.x.size(); ++i) share.y[i] *= first.at(share.x[i]);
   // Both passes together, 3.5 times the forward pass's flops, take as long; but the backward pass runs at
   // 0.75 of the forward pass's speed, not at 0.84 as the second's.
-  scale(device.attention_forward_efficiency, (1 + 2.5 / 0.75) / (1 + 2.5 / 0.84));
-  scale(device.attention_backward_efficiency, (0.75 + 2.5) / (0.84 + 2.5));
+  scale(second.forward, (1 + 2.5 / 0.75) / (1 + 2.5 / 0.84));
+  scale(second.backward, (0.75 + 2.5) / (0.84 + 2.5));
+  return second;
+}
+
+// Those that its description has, and the first FlashAttention.
+std::map<std::string, AttentionKernel> attention_by_name(const DeviceProfile& device) {
+  std::map<std::string, AttentionKernel> all = device.attention_kernels;
+  if (!device.attention_kernel.empty()) all[device.attention_kernel] = device.attention;
+  if (const auto second = all.find("flash2"); second != all.end())
+    all.emplace("flash1", first_of(second->second));
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::string> attention_kernels(const DeviceProfile& device) {
+  std::vector<std::string> names;
+  for (const auto& [name, kernel] : attention_by_name(device)) names.push_back(name);
+  return names;
+}
+
+void use_attention_kernel(DeviceProfile& device, const std::string& name) {
+  if (name == device.attention_kernel) return;
+  std::map<std::string, AttentionKernel> all = attention_by_name(device);
+  const auto found = all.find(name);
+  if (found == all.end()) {
+    const std::vector<std::string> known = attention_kernels(device);
+    throw Error::input("attention_kernel",
+                       known.empty()
+                           ? fmt::format("device {} names no kernel of fused attention", device.name)
+                           : fmt::format("device {} has no speed of \"{}\"{}; it has {}", device.name, name,
+                                         did_you_mean(name, known), fmt::join(known, ", ")));
+  }
+  device.attention = found->second;
+  device.attention_kernel = name;
+  all.erase(found);
+  device.attention_kernels = std::move(all);
 }
 
 }  // namespace boxcar::backends

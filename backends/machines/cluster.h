@@ -68,11 +68,17 @@ std::vector<std::string> cluster_presets();  // names, sorted
 void put_framework(Cluster& cluster, const Framework& framework);
 // Bytes of a device's memory outside tensors: the node's and the framework's.
 double outside_bytes(const Cluster& cluster);
+// Of the framework on the cluster's device, by op: times the bytes of its output that stay with it.
+std::map<std::string, double> retained_bytes(const Cluster& cluster);
 // Bytes of all library workspaces from the framework's allocator; 0 where it has none.
 double library_workspaces(const Cluster& cluster);
 
 // Puts another device into the cluster's nodes, with its own host profile.
 void put_device(Cluster& cluster, DeviceProfile device);
+
+// Leaves `gpus` in each node, with the NICs beside them. Throws Error (bad input, place "gpus_per_node")
+// where a node has fewer.
+void take_of_each_node(Cluster& cluster, int gpus);
 
 // A table for people: devices, memory, peaks, links, network.
 std::string describe(const Cluster& cluster);

@@ -97,6 +97,13 @@ Node read_node(Fields& fields) {
   return node;
 }
 
+// Numbers of a node that is otherwise as it was.
+void change_node(Fields& fields, Node* node) {
+  YamlReader reader(fields);
+  visit(reader, *node);
+  fields.done();
+}
+
 Fabric read_fabric(Fields& fields) {
   Fabric fabric;
   read_kind(fields, "kind", fabric_kinds, &fabric.kind);
@@ -155,8 +162,12 @@ const char* to_text(FabricKind kind) { return name_of(fabric_kinds, kind); }
 DeviceProfile parse_device(const std::string& yaml, const std::string& file) {
   auto fields = parse_fields(yaml, file, "");
   DeviceProfile device;
-  for (const char* key : {"name", "memory_bytes", "memory_bandwidth", "peak_flops", "multiprocessors"})
-    fields->require(key);
+  if (const auto base = fields->like("device", device_presets()))
+    device = load_device(*base);
+  else
+    for (const char* key : {"memory_bytes", "memory_bandwidth", "peak_flops", "multiprocessors"})
+      fields->require(key);
+  fields->require("name");
   fields->text("name", &device.name);
   YamlReader reader(*fields);
   visit(reader, device);
@@ -192,8 +203,15 @@ void resize(Cluster& cluster, int gpus) {
 Cluster parse_cluster(const std::string& yaml, const std::string& file, int gpus) {
   auto fields = parse_fields(yaml, file, "");
   Cluster cluster;
+  const auto base = fields->like("cluster", cluster_presets());
+  if (base) cluster = load_cluster(*base);
   fields->text("name", &cluster.name);
-  if (auto node = fields->map("node")) cluster.node = read_node(*node);
+  if (auto node = fields->map("node")) {
+    if (base)
+      change_node(*node, &cluster.node);
+    else
+      cluster.node = read_node(*node);
+  }
   YamlReader reader(*fields);
   reader.inside("collective", true, [&] { visit(reader, cluster.collective); });
   if (auto fabric = fields->map("fabric")) cluster.fabric = read_fabric(*fabric);
@@ -202,8 +220,9 @@ Cluster parse_cluster(const std::string& yaml, const std::string& file, int gpus
   fields->has("slowdown");
   fields->has("device");
   fields->done();
-  for (const char* key : {"name", "device", "node"}) fields->require(key);
-  read_device(*fields, file, &cluster);
+  fields->require("name");
+  if (!base) fields->require("device"), fields->require("node");
+  if (!base || fields->has("device")) read_device(*fields, file, &cluster);
   resize(cluster, gpus);
   read_slowdown(*fields, &cluster);
   if (cluster.nodes > 1 && cluster.node.nics == 0) {

@@ -13,7 +13,9 @@
 // types                numbers by type in the mapping where it is called
 // inside               fields that `work` visits, in a mapping; `written`: whether there are any
 // line                 the same, in one line
-// by_type, optional    a mapping by type; one that may be missing: `work` takes the described value
+// by_type, by_name     a mapping by type, by name: `work` takes each described value
+// optional             one that may be missing
+// text                 a word
 // require              a key that must be there
 #pragma once
 
@@ -80,9 +82,16 @@ void visit(Visitor& v, DeviceProfile& d) {
   v.curve("convolution_efficiency", d.convolution_efficiency);
   v.curve("memory_efficiency", d.memory_efficiency);
   v.names("op_share", 1e-3, 10, d.op_share);
-  v.curve("attention_forward_efficiency", d.attention_forward_efficiency);
-  v.curve("attention_backward_efficiency", d.attention_backward_efficiency);
-  v.curve("attention_head_share", d.attention_head_share);
+  v.text("attention_kernel", d.attention_kernel);
+  v.curve("attention_forward_efficiency", d.attention.forward);
+  v.curve("attention_backward_efficiency", d.attention.backward);
+  v.curve("attention_head_share", d.attention.head_share);
+  v.by_name("attention_kernels", d.attention_kernels, [&](AttentionKernel& kernel) {
+    v.require("forward"), v.require("backward");
+    v.curve("forward", kernel.forward);
+    v.curve("backward", kernel.backward);
+    v.curve("head_share", kernel.head_share);
+  });
   v.number("under_load", 0.1, 1, d.under_load);
   v.number("speed_spread", 0, 0.2, d.speed_spread);
   v.number("overlap_slowdown", 0, 0.99, d.overlap_slowdown);

@@ -65,6 +65,13 @@ struct ConvolutionModel {
   friend bool operator==(const ConvolutionModel&, const ConvolutionModel&) = default;
 };
 
+// A kernel of fused attention: share of peak by sequence length, for causal attention at a quarter of its
+// sequence; and a factor on it by head size.
+struct AttentionKernel {
+  Curve forward, backward, head_share;
+  friend bool operator==(const AttentionKernel&, const AttentionKernel&) = default;
+};
+
 struct DeviceProfile {
   std::string name;
   int64_t memory_bytes = 0;
@@ -83,9 +90,9 @@ struct DeviceProfile {
   std::map<std::string, double, std::less<>> op_share, half_op_share;
   std::optional<Float8Recipe> float8;  // use_float8
   bool pads_channels = false;  // to multiples of 8 in 16 bits, without which convolutions use no tensor cores
-  // Fused attention: share of peak by sequence length, for causal kernels at a quarter of theirs; and a
-  // factor on it by head size.
-  Curve attention_forward_efficiency, attention_backward_efficiency, attention_head_share;
+  AttentionKernel attention;   // the kernel that runs
+  std::string attention_kernel;                              // its name: "flash2", "cudnn"
+  std::map<std::string, AttentionKernel> attention_kernels;  // others, by name (use_attention_kernel)
   double under_load = 1;  // share of the measured rate that 16-bit products keep up in a step: clocks, power
   // Standard deviation, between devices of this type, of the rate of products, convolutions and attention. A
   // step waits for the slowest of its devices.
@@ -111,8 +118,11 @@ void use_tf32(DeviceProfile& device);
 // Products of layers read 8 bits, as precision fp8 asks: their operands are scaled and cast by this recipe.
 void use_float8(DeviceProfile& device, const Float8Recipe& recipe);
 
-// Fused attention by FlashAttention 1, or Triton's kernel of its time, instead of 2, which profiles hold.
-// REQUIRES version 1 or 2.
-void use_flash_version(DeviceProfile& device, int version);
+// Fused attention by another kernel of the device: one that its description has, or FlashAttention 1 (or
+// Triton's kernel of its time) where it has the second, "flash2". Throws Error (bad input, place
+// "attention_kernel") naming those that it has.
+void use_attention_kernel(DeviceProfile& device, const std::string& name);
+// The names that it takes, sorted.
+std::vector<std::string> attention_kernels(const DeviceProfile& device);
 
 }  // namespace boxcar::backends

@@ -60,6 +60,15 @@ class Writer {
     });
   }
   template <class Model>
+  void by_name(const std::string& key, std::map<std::string, Model>& models, const auto& work) {
+    inside(key, !models.empty(), [&] {
+      for (auto& one : models) inside(one.first, true, [&] { work(one.second); });
+    });
+  }
+  void text(const std::string& key, const std::string& value) {
+    if (!value.empty()) put(key, value);
+  }
+  template <class Model>
   void optional(const std::string& key, std::optional<Model>& model, const auto& work) {
     inside(key, model.has_value(), [&] { work(*model); });
   }
@@ -69,9 +78,9 @@ class Writer {
     if (line_)
       line_->push_back(fmt::format("{}: {}", key, value));
     else
-      text += fmt::format("{:{}}{}:{}{}\n", "", depth_, key, value.empty() ? "" : " ", value);
+      written += fmt::format("{:{}}{}:{}{}\n", "", depth_, key, value.empty() ? "" : " ", value);
   }
-  std::string text;
+  std::string written;
 
  private:
   int depth_ = 0;
@@ -85,7 +94,7 @@ std::string to_yaml(const DeviceProfile& device) {
   writer.put("name", device.name);
   DeviceProfile numbers = device;
   visit(writer, numbers);
-  return writer.text;
+  return writer.written;
 }
 
 std::string to_yaml(const Cluster& cluster, const std::string& device) {
@@ -115,7 +124,7 @@ std::string to_yaml(const Cluster& cluster, const std::string& device) {
   writer.inside("slowdown", !cluster.slowdown.empty(), [&] {
     for (const auto& [rank, factor] : cluster.slowdown) writer.number(fmt::format("{}", rank), 1, 0, factor);
   });
-  return writer.text;
+  return writer.written;
 }
 
 }  // namespace boxcar::backends

@@ -68,8 +68,10 @@ struct Framework {
   // By op: how often its results are copied where a device has more than one sequence, since positions lie
   // before sequences there; by tensor: how often it is copied where it has been gathered, part by part.
   std::map<std::string, double> batch_copies, gather_copies;
-  std::map<std::string, double> retained_bytes;  // by op: times the bytes of its output that stay with it
-  std::map<std::string, std::string> defaults;   // of job keys by path, where a job says nothing
+  // By op: times the bytes of its output that stay with it; and further where products run in 8 bits, since
+  // they keep their operands so.
+  std::map<std::string, double> retained_bytes, float8_retained_bytes;
+  std::map<std::string, std::string> defaults;  // of job keys by path, where a job says nothing
   // Keys of a job by path, where it runs less than Boxcar: the one value, several, "bf16|fp32", or a range,
   // "0..1".
   std::map<std::string, std::string> runs;
@@ -128,6 +130,7 @@ void visit(Visitor& v, Framework& f) {
   v.number("fragmentation", 0, 0.9, f.fragmentation);
   v.optional("allocator", f.allocator, [&](CachingAllocator& allocator) { visit(v, allocator); });
   v.names("retained_bytes", 0, 100, f.retained_bytes);
+  v.names("float8_retained_bytes", 0.1, 100, f.float8_retained_bytes);
   v.texts("defaults", f.defaults);
   v.texts("runs", f.runs);
   v.texts("runs_in_pipelines", f.runs_in_pipelines);

@@ -15,17 +15,6 @@
 namespace boxcar::backends {
 namespace {
 
-// The framework that this one is based on: one of boxcar's own, so that none is based on itself.
-Framework base_of(Fields& fields) {
-  std::string name;
-  if (!fields.text("like", &name)) return {};
-  const std::vector<std::string> known = framework_names();
-  if (std::find(known.begin(), known.end(), name) == known.end())
-    fields.fail("like", fmt::format("no framework of boxcar's is named \"{}\"{}; known are {}", name,
-                                    did_you_mean(name, known), fmt::join(known, ", ")));
-  return load_framework(name);
-}
-
 void check_words(const Fields& fields, const Framework& framework) {
   const std::vector<std::string> known = {"kernels", "norms", "nothing"};
   if (std::find(known.begin(), known.end(), framework.float8_fuses) == known.end())
@@ -38,7 +27,8 @@ void check_words(const Fields& fields, const Framework& framework) {
 Framework parse_framework(const std::string& yaml, const std::string& file) {
   auto fields = parse_fields(yaml, file, "");
   fields->require("name");
-  Framework framework = base_of(*fields);
+  Framework framework;
+  if (const auto base = fields->like("framework", framework_names())) framework = load_framework(*base);
   YamlReader reader(*fields);
   visit(reader, framework);
   check_words(*fields, framework);

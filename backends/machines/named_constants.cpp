@@ -46,6 +46,8 @@ class Collector {
   void by_type(const std::string& key, auto& models, const auto& work) {
     for (auto& one : models) inside(key + "." + ir::to_text(one.first), true, [&] { work(one.second); });
   }
+  void by_name(const std::string&, auto&, const auto&) {}  // of attention kernels that do not run
+  void text(const std::string&, const std::string&) {}
   void optional(const std::string&, auto&, const auto&) {}  // of a host, which is in the cluster by now
   void require(const char*) {}
 

@@ -1,6 +1,7 @@
 #include "backends/machines/strict_yaml.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -100,6 +101,21 @@ Fields::Fields(const YAML::Node& node, std::string file, std::string path)
 Fields::~Fields() = default;
 
 bool Fields::has(const char* key) { return state_->ask(key).IsDefined(); }
+
+std::vector<std::string> Fields::names() const {
+  std::vector<std::string> all;
+  for (const auto& entry : state_->node) all.push_back(entry.first.Scalar());
+  return all;
+}
+
+std::optional<std::string> Fields::like(const char* what, const std::vector<std::string>& known) {
+  std::string name;
+  if (!text("like", &name)) return {};
+  if (std::find(known.begin(), known.end(), name) == known.end())
+    fail("like", fmt::format("no {} of boxcar's is named \"{}\"{}; known are {}", what, name,
+                             did_you_mean(name, known), fmt::join(known, ", ")));
+  return name;
+}
 
 bool Fields::number(const char* key, double low, double high, double* to) {
   YAML::Node at = state_->ask(key);

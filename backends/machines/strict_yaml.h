@@ -8,6 +8,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,7 @@ class Fields {
   Fields& operator=(const Fields&) = delete;
 
   bool has(const char* key);
+  std::vector<std::string> names() const;  // of all keys, in the order of the file
   // Each reads `key` into `*to` where present and returns whether it is; throws where it is of another kind
   // or outside [low, high].
   bool number(const char* key, double low, double high, double* to);
@@ -44,6 +46,9 @@ class Fields {
   bool flag(const char* key, bool* to);  // true or false
   // A mapping from names to plain values.
   bool texts(const char* key, std::map<std::string, std::string>* to);
+  // The preset that this description is based on, by key `like`: one of boxcar's own, so that none is based
+  // on itself. Nothing where the key is absent.
+  std::optional<std::string> like(const char* what, const std::vector<std::string>& known);
   std::unique_ptr<Fields> map(const char* key);  // null where absent
 
   void require(const char* key);  // throws where it is absent

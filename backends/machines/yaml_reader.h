@@ -39,7 +39,7 @@ class YamlReader {
   void curve(const std::string& key, Curve& to) { fields_->points(key.c_str(), 1e-6, 1.5, &to.x, &to.y); }
   void tiles(const std::string& key, std::vector<MatmulModel::Tile>& to) {
     std::vector<std::vector<double>> rows;
-    fields_->rows(key.c_str(), 3, 1e-3, 1e4, &rows);
+    if (fields_->rows(key.c_str(), 3, 1e-3, 1e4, &rows)) to.clear();
     for (const auto& row : rows) {
       to.push_back({static_cast<int>(row[0]), static_cast<int>(row[1]), row[2]});
       if (row[0] < 1 || row[1] < 1 || row[2] > 1.5)
@@ -70,6 +70,12 @@ class YamlReader {
   void by_type(const std::string& key, std::map<ir::DType, Model>& models, const auto& work) {
     inside(key, true, [&] {
       for (const auto& peak : peak_types) inside(peak.name, true, [&] { work(models[peak.kind]); });
+    });
+  }
+  template <class Model>
+  void by_name(const std::string& key, std::map<std::string, Model>& models, const auto& work) {
+    inside(key, true, [&] {
+      for (const std::string& name : fields_->names()) inside(name, true, [&] { work(models[name]); });
     });
   }
   template <class Model>

@@ -30,8 +30,8 @@ void write_model(Writer& w) {
 void write_attention(Writer& w) {
   if (!w.from.job().model.transformer()) return;
   w.cannot("the model's code decides");
-  if (w.from.train().flash && w.from.request.flash_version != 2)
-    w.cannot("parallel.flash_version", "the model's code decides");
+  if (w.from.train().flash && w.from.request.attention_kernel == "flash1")
+    w.cannot("parallel.attention_kernel", "the model's code decides");
 }
 
 void write_batches(Writer& w) {
@@ -188,12 +188,12 @@ std::vector<Row> make_rows() {
        {},
        "the model is the program's own; a comment lists its sizes",
        write_model},
-      {{"parallel.attention", "parallel.flash_version"}, {}, "the model's code decides", write_attention},
+      {{"parallel.attention", "parallel.attention_kernel"}, {}, "the model's code decides", write_attention},
       {{"train.global_batch", "parallel.micro_batch"},
        {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"},
        "",
        write_batches},
-      {{"cluster.gpus", "parallel.dp"},
+      {{"cluster.gpus", "cluster.gpus_per_node", "parallel.dp"},
        {"--num_nodes", "--num_gpus"},
        "",
        [](Writer& w) {

@@ -288,7 +288,7 @@ std::vector<Row> make_rows() {
          const std::string& family = w.from.model().family;
          w.set(family == "llama" ? "pretrain_gpt.py" : "pretrain_" + family + ".py", true);
        }},
-      {{"cluster.gpus", "parallel.dp"},
+      {{"cluster.gpus", "cluster.gpus_per_node", "parallel.dp"},
        {"--nproc-per-node", "--nnodes"},
        "",
        [](Writer& w) {

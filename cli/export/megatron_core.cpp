@@ -21,12 +21,12 @@ std::vector<Row> with_megatron_core(std::vector<Row> rows) {
          if (w.from.pipelined() && w.from.label("parallel.schedule") != "1f1b")
            w.cannot("pipelines run 1F1B there, which is written");
        }},
-      {{"parallel.flash_version"},
+      {{"parallel.attention_kernel"},
        {},
-       "another version than the one installed",
+       "another kernel than the one that is installed",
        [](Writer& w) {
-         if (w.from.train().flash && w.from.request.flash_version != 2)
-           w.cannot("the version is the one that is installed");
+         if (w.from.train().flash && w.from.request.attention_kernel == "flash1")
+           w.cannot("the kernel is the one that is installed");
        }},
       {{"parallel.overlap_tp"},
        {},

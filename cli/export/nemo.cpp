@@ -202,7 +202,7 @@ void write_off(Writer& w) {
 std::vector<Row> make_rows() {
   return {
       {{"model.family"}, {}, "GPTModel is for gpt and llama, and others are refused"},
-      {{"cluster.gpus", "parallel.dp"},
+      {{"cluster.gpus", "cluster.gpus_per_node", "parallel.dp"},
        {"Trainer.devices", "Trainer.num_nodes", "Trainer.accelerator", "Trainer.accumulate_grad_batches",
         "Trainer.use_distributed_sampler"},
        "",

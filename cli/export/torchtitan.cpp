@@ -265,7 +265,7 @@ std::vector<Row> make_rows() {
        "fp16, tf32 and fp64; 16 bits without FSDP; other recipes than current",
        write_precision},
       {{"train.gradients", "train.grad_reduction"}, {}, "half", write_gradients},
-      {{"cluster.gpus"}, {}, "GPUs are those of torchrun, which a comment gives"},
+      {{"cluster.gpus", "cluster.gpus_per_node"}, {}, "GPUs are those of torchrun, which a comment gives"},
       {{"parallel.dp", "parallel.zero", "parallel.fsdp_group"},
        {"parallelism.data_parallel_replicate_degree", "parallelism.data_parallel_shard_degree",
         "parallelism.fsdp_reshard_after_forward"},
@@ -325,12 +325,12 @@ std::vector<Row> make_rows() {
        [](Writer& w) {
          if (!w.from.train().flash) w.cannot("attention is one fused kernel");
        }},
-      {{"parallel.flash_version"},
+      {{"parallel.attention_kernel"},
        {},
-       "another version than the one installed",
+       "another kernel than the one that is installed",
        [](Writer& w) {
-         if (w.from.train().flash && w.from.request.flash_version != 2)
-           w.cannot("the version is the one that is installed");
+         if (w.from.train().flash && w.from.request.attention_kernel == "flash1")
+           w.cannot("the kernel is the one that is installed");
        }},
       {{"parallel.overlap_grad", "parallel.overlap_param", "parallel.grad_bucket_mb"},
        {},

@@ -143,18 +143,17 @@ void fit_attention(const measure::Samples& samples, DeviceProfile& device) {
   for (const Point& point : points)
     if (point.width == widest)
       (point.backward ? backward : forward).emplace_back(point.sequence, point.share);
-  device.attention_forward_efficiency = curve_of(forward);
-  device.attention_backward_efficiency = curve_of(backward);
+  device.attention.forward = curve_of(forward);
+  device.attention.backward = curve_of(backward);
   std::map<double, std::vector<double>> shares;  // by width
   for (const Point& point : points) {
-    const auto& curve =
-        point.backward ? device.attention_backward_efficiency : device.attention_forward_efficiency;
+    const auto& curve = point.backward ? device.attention.backward : device.attention.forward;
     shares[point.width].push_back(point.share / curve.at(point.sequence));
   }
   if (shares.size() < 2) return;
   for (const auto& [width, values] : shares) {
-    device.attention_head_share.x.push_back(width);
-    device.attention_head_share.y.push_back(rounded(std::clamp(median(values), 1e-6, 1.5)));
+    device.attention.head_share.x.push_back(width);
+    device.attention.head_share.y.push_back(rounded(std::clamp(median(values), 1e-6, 1.5)));
   }
 }
 

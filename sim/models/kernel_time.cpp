@@ -108,10 +108,9 @@ double attention_seconds(const DeviceProfile& device, const ir::OpDef& def, cons
   double head = keys.empty() ? 1 : static_cast<double>(keys.back());
   auto causal = attrs.find("causal");
   if (causal != attrs.end() && std::get<bool>(causal->second)) sequence /= 4;
-  const backends::Curve& share =
-      backward ? device.attention_backward_efficiency : device.attention_forward_efficiency;
-  double rate =
-      peak_flops(device, inputs[0].dtype) * share.at(sequence) * device.attention_head_share.at(head);
+  const backends::AttentionKernel& kernel = device.attention;
+  const backends::Curve& share = backward ? kernel.backward : kernel.forward;
+  double rate = peak_flops(device, inputs[0].dtype) * share.at(sequence) * kernel.head_share.at(head);
   return device.kernel_floor + std::max(work.flops / rate, memory_seconds(device, def, work.bytes));
 }
 

@@ -1,5 +1,7 @@
 #include "backends/machines/cluster.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -104,6 +106,53 @@ TEST(LoadCluster, GpusFillNodes) {
   EXPECT_EQ(error_of([] { load_cluster("dgx-a100-80g", -8); }), "gpus: -8 is outside 1 to 1048576");
   EXPECT_EQ(error_of([] { load_cluster("dgx-a100-80g", 2000000000); }),
             "gpus: 2000000000 is outside 1 to 1048576");
+}
+
+TEST(LoadCluster, TakesSoManyOfEachNode) {
+  Cluster racks = load_cluster("gb200-nvl72");
+  take_of_each_node(racks, 64);
+  resize(racks, 256);
+  EXPECT_EQ(racks.nodes, 4);
+  EXPECT_EQ(racks.node.gpus, 64);
+  EXPECT_EQ(racks.node.nics, 64);
+  Cluster mesh = load_cluster("dgx-1-v100-32g");
+  take_of_each_node(mesh, 4);
+  EXPECT_EQ(mesh.node.mesh_links.size(), 4u);
+  EXPECT_EQ(error_of([&] { take_of_each_node(racks, 65); }),
+            "gpus_per_node: 65 is outside 1 to 64, the GPUs of a node of gb200-nvl72");
+  EXPECT_EQ(error_of([&] { take_of_each_node(racks, 0); }),
+            "gpus_per_node: 0 is outside 1 to 64, the GPUs of a node of gb200-nvl72");
+}
+
+TEST(ParseCluster, IsLikeAnotherButForWhatItSays) {
+  Cluster wanted = load_cluster("hgx-b200");
+  const Cluster faster =
+      parse_cluster("name: mine\nlike: hgx-b200\nnode: {nic_bandwidth: 100e9}\n", "c.yaml");
+  EXPECT_EQ(faster.node.nic_bandwidth, 100e9);
+  EXPECT_EQ(faster.node.gpus, 8);
+  EXPECT_EQ(faster.device->name, "b200-sxm");
+  EXPECT_EQ(faster.collective, wanted.collective);
+  EXPECT_EQ(parse_cluster("name: mine\nlike: hgx-b200\ndevice: b300-sxm\n", "c.yaml").device->name,
+            "b300-sxm");
+  EXPECT_EQ(
+      error_of([] { parse_cluster("name: mine\nlike: hgx-b20\n", "c.yaml"); }),
+      "c.yaml:2:7: like: no cluster of boxcar's is named \"hgx-b20\" (did you mean hgx-b200?); known are " +
+          fmt::format("{}", fmt::join(cluster_presets(), ", ")));
+  EXPECT_EQ(error_of([] { parse_cluster("name: mine\nlike: hgx-b200\nnode: {gpus: 4}\n", "c.yaml"); }),
+            "c.yaml:3:8: node: unknown key gpus");
+}
+
+TEST(ParseDevice, IsLikeAnotherButForWhatItSays) {
+  DeviceProfile wanted = load_device("h100-sxm");
+  wanted.name = "mine";
+  wanted.under_load = 0.8;
+  wanted.matmul.tiles = {{128, 128, 0.5}};
+  EXPECT_EQ(parse_device("name: mine\nlike: h100-sxm\nunder_load: 0.8\nmatmul: {tiles: [[128, 128, 0.5]]}\n",
+                         "d.yaml"),
+            wanted);
+  EXPECT_EQ(error_of([] { parse_device("name: mine\nlike: h10\n", "d.yaml"); }),
+            "d.yaml:2:7: like: no device of boxcar's is named \"h10\" (did you mean h100-sxm?); known are " +
+                fmt::format("{}", fmt::join(device_presets(), ", ")));
 }
 
 TEST(LoadCluster, FilesNameDevicesBesideThem) {

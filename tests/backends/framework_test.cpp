@@ -6,6 +6,7 @@
 #include "backends/machines/cluster.h"
 #include "backends/machines/device_profile.h"
 #include "sbp/error.h"
+#include "support/error_of.h"
 
 namespace boxcar::backends {
 namespace {
@@ -163,25 +164,50 @@ TEST(Frameworks, RefuseWhatTheyDoNotKnow) {
   EXPECT_EQ(said("name: s\nhost_per_op: 2\n"), "s.yaml:2:14: host_per_op: 2 is outside 0 to 1");
 }
 
-TEST(FlashVersion, TheFirstIsSlowerByHeadSize) {
+TEST(AttentionKernel, TheFirstFlashAttentionIsSlowerByHeadSize) {
   DeviceProfile device = load_device("a100-sxm-80g");
   const DeviceProfile second = device;
-  use_flash_version(device, 2);
+  use_attention_kernel(device, "flash2");
   EXPECT_EQ(device, second);
-  use_flash_version(device, 1);
-  EXPECT_DOUBLE_EQ(device.attention_head_share.at(64), 0.60 * second.attention_head_share.at(64));
-  EXPECT_DOUBLE_EQ(device.attention_head_share.at(128), 0.45 * second.attention_head_share.at(128));
+  use_attention_kernel(device, "flash1");
+  EXPECT_EQ(device.attention_kernel, "flash1");
+  EXPECT_DOUBLE_EQ(device.attention.head_share.at(64), 0.60 * second.attention.head_share.at(64));
+  EXPECT_DOUBLE_EQ(device.attention.head_share.at(128), 0.45 * second.attention.head_share.at(128));
   // Both passes of one attention, 3.5 times the forward flops, take as long as at one speed.
   const auto both = [](const DeviceProfile& d, double share) {
-    return 1 / (d.attention_forward_efficiency.at(2048) * share) +
-           2.5 / (d.attention_backward_efficiency.at(2048) * share);
+    return 1 / (d.attention.forward.at(2048) * share) + 2.5 / (d.attention.backward.at(2048) * share);
   };
   EXPECT_NEAR(both(device, 1), both(second, 1), 0.01 * both(second, 1));
-  EXPECT_LT(device.attention_backward_efficiency.at(2048),
-            0.76 * device.attention_forward_efficiency.at(2048));
+  EXPECT_LT(device.attention.backward.at(2048), 0.76 * device.attention.forward.at(2048));
+}
+
+TEST(AttentionKernel, ADeviceHasThoseOfItsDescription) {
+  DeviceProfile device = load_device("h100-sxm");
+  EXPECT_EQ(attention_kernels(device), (std::vector<std::string>{"cudnn", "flash1", "flash2"}));
+  const DeviceProfile before = device;
+  use_attention_kernel(device, "cudnn");
+  EXPECT_EQ(device.attention, before.attention_kernels.at("cudnn"));
+  EXPECT_GT(device.attention.forward.at(8192), 1.5 * before.attention.forward.at(8192));
+  EXPECT_EQ(attention_kernels(device), (std::vector<std::string>{"cudnn", "flash1", "flash2"}));
+  use_attention_kernel(device, "flash2");
+  EXPECT_EQ(device.attention, before.attention);
+  EXPECT_EQ(
+      error_of([&] { use_attention_kernel(device, "cuDNN"); }),
+      "attention_kernel: device h100-sxm has no speed of \"cuDNN\" (did you mean cudnn?); it has cudnn, "
+      "flash1, flash2");
   DeviceProfile plain;
-  use_flash_version(plain, 1);
-  EXPECT_DOUBLE_EQ(plain.attention_head_share.at(128), 0.45);
+  plain.name = "mine";
+  EXPECT_EQ(error_of([&] { use_attention_kernel(plain, "flash1"); }),
+            "attention_kernel: device mine names no kernel of fused attention");
+}
+
+TEST(Frameworks, ProductsIn8BitsKeepLess) {
+  Cluster cluster = load_cluster("dgx-h100", 8);
+  put_framework(cluster, load_framework("nemo-24"));
+  EXPECT_FALSE(retained_bytes(cluster).contains("rms_norm"));
+  use_float8(cluster.device, float8_recipe("current"));
+  EXPECT_EQ(retained_bytes(cluster).at("rms_norm"), 0.5);
+  EXPECT_EQ(retained_bytes(cluster).at("cross_entropy_grad"), 1.5);
 }
 
 }  // namespace

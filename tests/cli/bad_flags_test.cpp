@@ -260,7 +260,7 @@ const JobCase job_cases[] = {
      "",
      2,
      "--logits: has no effect unless precision is fp16, bf16 or fp8"},
-    {{"--flash-version=1"}, "", 2, "--flash-version: has no effect unless attention is flash"},
+    {{"--attention-kernel=flash1"}, "", 2, "--attention-kernel: has no effect unless attention is flash"},
     {{"--stack=megaton"},
      "",
      2,

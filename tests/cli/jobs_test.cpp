@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "bad_input.h"
@@ -239,9 +241,42 @@ TEST(Output, ProgressKeepsToNoColor) {
 TEST(Jobs, AKeyAtItsDefaultAsksForNothing) {
   Words arguments = job_flags;
   arguments.insert(arguments.begin(), "simulate");
-  arguments.insert(arguments.end(), {"--zero=3", "--flash-version=2", "--grad-bucket-mb=25"});
+  arguments.insert(arguments.end(), {"--zero=3", "--grad-bucket-mb=25"});
   Output output = run_program(arguments);
   EXPECT_EQ(output.exit_code, 0) << output.err;
+}
+
+TEST(Jobs, PlansKeepTheirAttentionKernelAndTheGpusOfEachNode) {
+  const auto step = [](const Words& words) {
+    const Output output = run_program(words);
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    return nlohmann::json::parse(output.out)["step_time_s"].get<double>();
+  };
+  const Words job{"simulate",     "--json",    "--model=gpt",       "--layers=2",
+                  "--hidden=256", "--heads=8", "--seq=512",         "--vocab=1000",
+                  "--dropout=0",  "--dp=16",   "--attention=flash", "--precision=bf16"};
+  const auto with = [&](const Words& more) {
+    Words words = job;
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const TemporaryFile plan("plan.txt", ""), old("old.txt", "");
+  const double racks = step(with({"--cluster=gb200-nvl72", "--gpus-per-node=8", "--save-plan", plan.path()}));
+  EXPECT_EQ(step({"simulate", "--json", "--plan", plan.path()}), racks);
+  EXPECT_LT(step(with({"--cluster=gb200-nvl72"})), racks);  // in one rack
+  const double second = step(with({"--cluster=dgx-a100-80g"}));
+  const double first =
+      step(with({"--cluster=dgx-a100-80g", "--attention-kernel=flash1", "--save-plan", plan.path()}));
+  EXPECT_GT(first, second);
+  EXPECT_EQ(step({"simulate", "--json", "--plan", plan.path()}), first);
+  // As plans had it before kernels had names.
+  std::ifstream in(plan.path());
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::string label = "parallel.attention_kernel = flash1";
+  ASSERT_NE(text.find(label), std::string::npos) << text;
+  text.replace(text.find(label), label.size(), "parallel.flash_version = 1");
+  std::ofstream(old.path()) << text;
+  EXPECT_EQ(step({"simulate", "--json", "--plan", old.path()}), first);
 }
 
 TEST(Jobs, HelpSaysValuesAndDefaults) {

@@ -64,7 +64,8 @@ TEST(Profile, DevicesThatAreNotThere) {
   };
   refused("cpus",
           "--device: no preset cpus (did you mean cpu?); known: a100-pcie-80g, a100-sxm-40g, a100-sxm-80g, "
-          "b200-sxm, cpu, gh200-96g, h100-sxm, h200-sxm, v100-sxm2-16g, v100-sxm2-32g, v100-sxm3-32g; or "
+          "b200-sxm, b300-sxm, cpu, gb200, gb300, gh200-96g, h100-sxm, h200-sxm, v100-sxm2-16g, "
+          "v100-sxm2-32g, v100-sxm3-32g; or "
           "give a path to a .yaml file");
   refused("/no/such.yaml", "--device: /no/such.yaml: cannot be read");
 }

@@ -74,7 +74,7 @@ std::vector<Dimension> make_dimensions() {
       {"parallel.recompute_layers", {"all", "1", "falling", "rising"}},
       {"parallel.recompute_others", {"none", "selective"}},
       {"parallel.attention", {"unfused", "flash"}},
-      {"parallel.flash_version", {"2", "1"}},
+      {"parallel.attention_kernel", {"", "flash2", "flash1"}},
       {"parallel.grad_bucket_mb", {"25", "1"}},
       {"parallel.overlap_grad", yes_no},
       {"parallel.overlap_param", yes_no},

@@ -78,6 +78,7 @@ TEST(Profiles, MatrixProducts) {
   EXPECT_EQ(matmul_errors("h100-sxm", "gemm_h100.csv").text(), "28 rows, mean 5.9 %, worst 17 %");
   EXPECT_EQ(matmul_errors("h200-sxm", "gemm_h200.csv").text(), "28 rows, mean 4.0 %, worst 14 %");
   EXPECT_EQ(matmul_errors("a100-pcie-80g", "gemm_a100_pcie.csv").text(), "28 rows, mean 5.8 %, worst 14 %");
+  EXPECT_EQ(matmul_errors("b200-sxm", "gemm_b200.csv").text(), "24 rows, mean 8.1 %, worst 24 %");
   EXPECT_EQ(matmul_errors("v100-sxm2-16g", "gemm_v100_float.csv", DType::float32, 1e-3).text(),
             "28 rows, mean 12.6 %, worst 95 %");
   EXPECT_EQ(matmul_errors("v100-sxm2-16g", "gemm_v100_half.csv", DType::float16, 1e-3).text(),
@@ -110,6 +111,33 @@ TEST(Profiles, Attention) {
   };
   EXPECT_EQ(errors_of("a100-sxm-80g", "attention_a100.csv"), "22 rows, mean 1.0 %, worst 3 %");
   EXPECT_EQ(errors_of("h100-sxm", "attention_h100.csv"), "28 rows, mean 3.2 %, worst 9 %");
+}
+
+// Rows of GPU, cuDNN, model, batch, sequence, causal, heads, key heads, head size, value size, window,
+// deterministic, forward and backward milliseconds.
+TEST(Profiles, AttentionOfCudnn) {
+  const auto errors_of = [](const char* device_name, const std::string& gpu) {
+    backends::DeviceProfile device = backends::load_device(device_name);
+    use_attention_kernel(device, "cudnn");
+    Errors errors;
+    for (const auto& row : support::samples("attention_cudnn.csv")) {
+      if (row[0] != gpu || row[2] != "llama3.1") continue;
+      const int64_t batch = std::stoll(row[3]), sequence = std::stoll(row[4]), heads = std::stoll(row[6]);
+      const TensorType x{{batch, heads, sequence, std::stoll(row[8])}, DType::bfloat16},
+          lse{{batch, heads, sequence}, DType::float32};
+      const auto run = [&](const char* name, const ir::Types& inputs) {
+        const ir::OpDef& def = ir::op(name);
+        const ir::Attrs attrs = ir::complete(def, {{"causal", row[5] == "1"}});
+        return seconds(device, def, inputs, def.infer(inputs, attrs), attrs);
+      };
+      errors.add(run("scaled_dot_product_attention", {x, x, x}), std::stod(row[12]) * 1e-3);
+      errors.add(run("scaled_dot_product_attention_grad", {x, x, x, x, x, lse}), std::stod(row[13]) * 1e-3);
+    }
+    return errors.text();
+  };
+  EXPECT_EQ(errors_of("h200-sxm", "H200"), "20 rows, mean 0.7 %, worst 6 %");
+  EXPECT_EQ(errors_of("gb200", "GB200"), "20 rows, mean 2.8 %, worst 20 %");
+  EXPECT_EQ(errors_of("gb300", "GB300"), "20 rows, mean 2.7 %, worst 15 %");
 }
 
 // Rows of op, rows, columns, milliseconds, in float32.
@@ -268,9 +296,9 @@ TEST(KernelSeconds, ViewsAndEmptyKernelsTakeNothing) {
 
 TEST(KernelSeconds, AttentionBySequenceHeadAndMask) {
   backends::DeviceProfile device = round_device();
-  device.attention_forward_efficiency = {{512, 2048}, {0.25, 0.5}};
-  device.attention_backward_efficiency = {{512, 2048}, {0.2, 0.4}};
-  device.attention_head_share = {{64, 128}, {0.8, 1}};
+  device.attention.forward = {{512, 2048}, {0.25, 0.5}};
+  device.attention.backward = {{512, 2048}, {0.2, 0.4}};
+  device.attention.head_share = {{64, 128}, {0.8, 1}};
   ir::OpDef forward = op_of("scaled_dot_product_attention", Family::attention);
   forward.work = [](const ir::Types&, const ir::Types&, const ir::Attrs&) { return ir::Work{1e9, 0}; };
   ir::OpDef backward = forward;

@@ -5,8 +5,8 @@ from .flags import flags
 # Kernels of Aleph Alpha's rows: stack, attention, FlashAttention, passes that are off. Megatron's fused softmax is the pattern; the
 # norm is eager but where its kernel is named.
 KERNELS = {"torch": ("scaling", "unfused", None, None), "fused": ("scaling", "unfused", None, "fuse_elementwise"),
-           "flash_attentionv1.0.8": ("scaling", "flash", 1, None), "flash_attention2": ("scaling", "flash", 2, None),
-           "flash_attention2 + RMS kernel": ("scaling-rms", "flash", 2, None)}
+           "flash_attentionv1.0.8": ("scaling", "flash", "flash1", None), "flash_attention2": ("scaling", "flash", "flash2", None),
+           "flash_attention2 + RMS kernel": ("scaling-rms", "flash", "flash2", None)}
 
 
 def shared_layers(layers, stages, outside):
@@ -28,7 +28,7 @@ def aleph_alpha(row):
     is known of the authors' code, which they have published since, is in the stack."""
     if row["status"] not in ("ok", "OOM Error"):
         raise LeftOut("neither ran nor ran out of memory")
-    stack, attention, version, off = KERNELS[row["kernel"]]
+    stack, attention, kernel, off = KERNELS[row["kernel"]]
     layers, pp, hidden = int(row["layers"]), int(row["PP"]), int(row["hidden"])
     table = int(row["vocab"].split()[0]) * hidden
     stage_layers = shared_layers(layers, pp, table / (4 * hidden**2 + 3 * hidden * int(row["ffn_hidden"]))) if pp > 1 else None
@@ -36,7 +36,7 @@ def aleph_alpha(row):
                  seq=row["seq_len"], vocab=row["vocab"].split()[0], cluster="a100-80g-400g", gpus=row["num_gpus"], dp=row["DP"],
                  tp=row["TP"], pp=pp, stage_layers=stage_layers, micro_batch=row["MBS"],
                  global_batch=row["GBS"], zero=1, precision="bf16", stack=stack, sequence_parallel=row["sequence_parallel"] == "yes",
-                 attention=attention, flash_version=version, off=off,
+                 attention=attention, attention_kernel=kernel, off=off,
                  recompute="full" if row["activation_checkpointing"] == "every_layer" else "none")
     name = f"s{row['seq_len']} on {row['num_gpus']} trial {row['trial_id']}"
     group = f"s{row['seq_len']} on {row['num_gpus']}"

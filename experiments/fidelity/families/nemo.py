@@ -60,7 +60,8 @@ def mlperf(row):
 
 BRIDGE = {"LLAMA3_8B": MODELS["LLAMA3-8B"], "LLAMA3_70B": MODELS["LLAMA3-70B"],
           "LLAMA3.1_405B": LLAMA3 | dict(layers=126, hidden=16384, heads=128, ffn=53248)}
-BRIDGE_CLUSTERS = {"DGX-H100": "dgx-h100", "DGX-B200": "hgx-b200", "DGX-GB200": "gb200-nvl72"}
+BRIDGE_CLUSTERS = {"DGX-H100": "dgx-h100", "DGX-B200": "hgx-b200", "DGX-GB200": "gb200-nvl72", "DGX-B300": "hgx-b300",
+                   "DGX-GB300": "gb300-nvl72"}
 # FP8 is by current scaling (the recipes of scripts/performance in its repository), by blocks of 32 on Blackwell where the table has a
 # value in parentheses
 BRIDGE_RECIPES = {"FP8": "current", "FP8-CS": "current", "FP8-MX": "mxfp8", "MXFP8": "mxfp8",
@@ -88,12 +89,11 @@ def bridge(row):
         raise LeftOut("products in 4 bits are not modelled")
     if (row["fsdp"] or "0") != "0":
         raise LeftOut("activations of layers are offloaded to the host with FSDP, and how many is not stated")
-    if row["system"] == "DGX-GB200" and int(row["n_gpus"]) > 72:
-        raise LeftOut("64 of a rack's 72 GPUs cannot be said")
     tp, pp, virtual = int(row["tp"]), int(row["pp"]), int(row["vp"].replace("n/a", "1"))
-    layers = BRIDGE[row["model"]]["layers"]
-    plan = flags(**BRIDGE[row["model"]], seq=row["seq_len"], cluster=BRIDGE_CLUSTERS[row["system"]], stack="nemo-24", precision="fp8",
-                 fp8_recipe=BRIDGE_RECIPES[row["precision"]], attention="flash", gpus=row["n_gpus"], tp=tp, pp=pp, virtual_stages=virtual,
+    layers, cluster = BRIDGE[row["model"]]["layers"], BRIDGE_CLUSTERS[row["system"]]
+    plan = flags(**BRIDGE[row["model"]], seq=row["seq_len"], cluster=cluster, stack="nemo-24", precision="fp8",
+                 fp8_recipe=BRIDGE_RECIPES[row["precision"]], attention="flash", attention_kernel="cudnn", gpus=row["n_gpus"],
+                 gpus_per_node=64 if "nvl72" in cluster and int(row["n_gpus"]) > 72 else None, tp=tp, pp=pp, virtual_stages=virtual,
                  stage_layers=stage_layers(layers, pp * virtual), context_parallel=row["cp"], micro_batch=row["mbs"],
                  global_batch=row["gbs"], zero=1, sequence_parallel=tp > 1, gradients="half")
     name = f"{row['model']} {row['precision'].split(',')[0]} on {row['n_gpus']} {row['system'].removeprefix('DGX-')} of {row['container'].split()[0]}"
@@ -102,4 +102,4 @@ def bridge(row):
 
 NEMO_2407 = Family("nemo_2407", "NeMo 24.07 in FP8: GPT-3, Llama and Nemotron, 5B to 340B on 4 to 1,024 H100s", nemo_2407)
 MLPERF_FAMILY = Family("mlperf", "MLPerf's GPT-3 175B and Llama 3.1 8B in FP8 on 64 to 10,752 H100s", mlperf)
-BRIDGE_FAMILY = Family("megatron_bridge", "Megatron-Bridge in FP8: Llama 8B to 405B on 8 to 1,024 H100s, B200s, GB200s", bridge)
+BRIDGE_FAMILY = Family("megatron_bridge", "Megatron-Bridge in FP8: Llama 8B to 405B on 8 to 1,024 H100s, B200s, GB200s and GB300s", bridge)

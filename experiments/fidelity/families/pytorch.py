@@ -21,7 +21,7 @@ def mosaicml(row):
     fp8 = "fp8" in row["precision"]
     plan = flags(model="gpt", bias=False, dropout=0, layers=layers, hidden=hidden, heads=heads, seq=row["seq_len"], vocab=50368,
                  cluster=MPT_CLUSTER[row["gpu"]], gpus=gpus, stack="composer", zero=3, micro_batch=micro, global_batch=batch,
-                 precision="fp8" if fp8 else "bf16", attention="flash", flash_version=1, recompute="full" if again else "none",
+                 precision="fp8" if fp8 else "bf16", attention="flash", attention_kernel="flash1", recompute="full" if again else "none",
                  recompute_stop=True if again and new else None)
     name = f"{row['model']} s{row['seq_len']} mb{micro} on {gpus} {row['gpu']}" + (" fp8" if fp8 else "")
     return [Case(name, plan, "step_s", float(row["derived_iter_time_s"]), f"{row['model']} s{row['seq_len']} b{batch} {row['gpu']}")]
