@@ -438,6 +438,8 @@ void check_rate(const backends::DeviceProfile& device, const std::string& precis
   if (precision == "fp64" && !has(ir::DType::float64)) refuse("float64", "fp32");
   if (precision == "tf32" && device.tf32_flops <= 0) refuse("tf32", "fp32");
   if (precision == "fp8" && !has(ir::DType::float8)) refuse("float8", bf16 ? "bf16" : "fp16");
+  if (precision == "fp8" && device.float8 && device.float8->four_bits && device.float4_flops <= 0)
+    refuse("float4", "another fp8_recipe");
   if (precision == "bf16" && !bf16) refuse("bfloat16", fp16 ? "fp16" : "fp32");
   if (precision == "fp16" && !fp16) refuse("float16", bf16 ? "bf16" : "fp32");
 }

@@ -188,7 +188,12 @@ void use_tf32(DeviceProfile& device) {
   device.matmul.type_share.erase(ir::DType::float32);  // was the share of the full float32 peak
 }
 
-void use_float8(DeviceProfile& device, const Float8Recipe& recipe) { device.float8 = recipe; }
+void use_float8(DeviceProfile& device, const Float8Recipe& recipe) {
+  device.float8 = recipe;
+  if (!recipe.four_bits) return;
+  device.peak_flops[ir::DType::float8] = device.float4_flops;
+  device.matmul.type_share[ir::DType::float8] = device.matmul.float4_share;
+}
 
 namespace {
 

@@ -47,6 +47,7 @@ void visit(Visitor& v, MatmulModel& m) {
   v.number("ramp_bytes", 0, 1e12, m.ramp_bytes);
   v.inside("type_share", !m.type_share.empty(), [&] { v.types(1e-3, 1.5, m.type_share); });
   v.number("odd_share", 1e-3, 1, m.odd_share);
+  v.number("float4_share", 1e-3, 1.5, m.float4_share);
   v.number("full_sum_share", 1e-3, 1, m.full_sum_share);
 }
 
@@ -72,6 +73,7 @@ void visit(Visitor& v, DeviceProfile& d) {
   v.inside("peak_flops", true, [&] {
     v.types(1e6, most_flops, d.peak_flops);
     if (d.tf32_flops > 0 || v.reads) v.number("tf32", 1e6, most_flops, d.tf32_flops);
+    if (d.float4_flops > 0 || v.reads) v.number("float4", 1e6, most_flops, d.float4_flops);
   });
   v.whole("multiprocessors", 1, 100000, d.multiprocessors);
   v.number("launch_latency", 0, most_latency, d.launch_latency);

@@ -37,6 +37,7 @@ struct MatmulModel {
   std::map<ir::DType, double>
       type_share;        // further factor on the compute rate by operand type, 1 where absent
   double odd_share = 1;  // further factor in 16 bits where rows of an operand or the result are odd in length
+  double float4_share = 1;    // further factor on the compute rate of products in 4 bits
   double full_sum_share = 1;  // further factor in 8 bits where sums go over to float32 time and again
   friend bool operator==(const MatmulModel&, const MatmulModel&) = default;
 };
@@ -78,6 +79,7 @@ struct DeviceProfile {
   double memory_bandwidth = 0;             // peak, bytes/s
   std::map<ir::DType, double> peak_flops;  // dense peak by type of the operands
   double tf32_flops = 0;                   // dense peak of float32 products in 19 bits; 0: none (use_tf32)
+  double float4_flops = 0;                 // dense peak of products in 4 bits; 0: none (use_float8)
   int multiprocessors = 0;                 // for wave quantisation
   double launch_latency = 0;               // s between dependent kernels on a stream
   double kernel_floor = 0;                 // s, the shortest kernel
@@ -115,7 +117,8 @@ std::vector<std::string> device_presets();  // names, sorted
 // devices without them as they are.
 void use_tf32(DeviceProfile& device);
 
-// Products of layers read 8 bits, as precision fp8 asks: their operands are scaled and cast by this recipe.
+// Products of layers read 8 bits, as precision fp8 asks, or 4: their operands are scaled and cast by this
+// recipe. REQUIRES float4_flops where it has four_bits.
 void use_float8(DeviceProfile& device, const Float8Recipe& recipe);
 
 // Fused attention by another kernel of the device: one that its description has, or FlashAttention 1 (or

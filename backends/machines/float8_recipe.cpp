@@ -26,8 +26,14 @@ namespace {
 //   float32.
 // - mxfp8 (common/util/cast_kernels.cuh): one kernel, and a byte for every 32 elements of both copies. Scales
 //   are put in the order of the tensor cores before each product (common/swizzle/swizzle.cu).
+// - nvfp4 (NVFP4BlockScaling of common/recipe, csrc/extensions/cast.cpp of release 2.8): a kernel reads 2
+// bytes
+//   for the tensor's largest magnitude, another makes a scale of it, then the cast reads 2 and writes half a
+//   byte and a sixteenth for scales of both copies. The transposed copy goes through a Hadamard transform, a
+//   kernel of its own but for weights.
 const std::vector<Float8Recipe>& recipes() {
-  constexpr double block = 4 + 2 * 4 / 128.0, mx = 4 + 2 / 32.0;
+  constexpr double block = 4 + 2 * 4 / 128.0, mx = 4 + 2 / 32.0, half_byte = 0.5 + 1 / 16.0;
+  constexpr double nv = 2 + 2 + 2 * half_byte, transform = 2;  // which reads again
   static const std::vector<Float8Recipe> all = {
       {.name = "delayed",
        .operand = {4, 1},
@@ -57,6 +63,14 @@ const std::vector<Float8Recipe>& recipes() {
        .ungathered = {mx, 1},
        .fused_part = {mx, 1},
        .product = {2 / 32.0, 1}},
+      {.name = "nvfp4",
+       .operand = {nv + transform, 4},
+       .fused = {nv + transform, 4},
+       .weight = {nv, 3},
+       .ungathered = {nv + transform, 4},
+       .fused_part = {nv + transform, 4},
+       .product = {2 / 16.0, 1},
+       .four_bits = true},
   };
   return all;
 }

@@ -1,4 +1,4 @@
-// How products in 8 bits come by their operands: what a recipe's casts move and launch.
+// How products in 8 bits, or in 4, come by their operands: what a recipe's casts move and launch.
 //
 //   const Float8Recipe& delayed = float8_recipe("delayed");
 //   delayed.operand.bytes;   // 4: each element is read in 16 bits, and written in 8 twice, once transposed
@@ -30,6 +30,7 @@ struct Float8Recipe {
   Float8Cast fused_part = {};      // the same, fused with its producer
   Float8Cast gathered = {};        // then, where all of it lies in one order alone: its transposed copy
   Float8Cast product = {};         // of each operand again, before each product
+  bool four_bits = false;          // of operands
   bool full_forward_sums = false;  // forward products sum in float32, as those of the backward pass do
   friend bool operator==(const Float8Recipe&, const Float8Recipe&) = default;
 };

@@ -255,6 +255,11 @@ const JobCase job_cases[] = {
      2,
      "--grad-reduction: has no effect unless precision is fp16, bf16 or fp8"},
     {{"--grad-reduction=bf16"}, "", 2, "--grad-reduction: got \"bf16\", expected sums, float32, half"},
+    {{"--cluster=dgx-h100", "--precision=fp8", "--fp8-recipe=nvfp4"},
+     "",
+     2,
+     "--precision: fp8: device h100-sxm has no float4 rate (add one to peak_flops in its description, or use "
+     "another fp8_recipe)"},
     {{"--gradients=quarter"}, "", 2, "--gradients: got \"quarter\", expected float32, half, half-but-tables"},
     {{"--precision=tf32", "--logits=half"},
      "",

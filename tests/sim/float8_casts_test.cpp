@@ -12,6 +12,7 @@
 #include "sbp/error.h"
 #include "sim/float8_operands.h"
 #include "sim/models/kernel_time.h"
+#include "sim/models/kernel_time.h"
 #include "sim/simulate.h"
 
 namespace boxcar::sim {
@@ -90,6 +91,20 @@ TEST(Float8Casts, OrderThemselves) {
   }
 }
 
+// Half the time of 8 bits, less what the measured share takes.
+TEST(Float8Recipes, OneOfFourBitsHasAPeakOfItsOwn) {
+  const auto seconds = [](const char* recipe) {
+    backends::DeviceProfile device = backends::load_device("b200-sxm");
+    backends::use_float8(device, backends::float8_recipe(recipe));
+    const ir::OpDef& def = ir::op("matmul");
+    const ir::Types inputs{{{8192, 8192}, ir::DType::bfloat16}, {{8192, 8192}, ir::DType::bfloat16}};
+    const ir::Attrs attrs = ir::complete(def, {});
+    return float8_product_seconds(device, def, inputs, def.infer(inputs, attrs), attrs);
+  };
+  EXPECT_LT(seconds("nvfp4"), 0.75 * seconds("mxfp8"));
+  EXPECT_GT(seconds("nvfp4"), 0.5 * seconds("mxfp8"));
+}
+
 TEST(Float8Recipes, RefuseOthers) {
   try {
     backends::float8_recipe("curent");
@@ -97,7 +112,7 @@ TEST(Float8Recipes, RefuseOthers) {
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(),
                  "fp8_recipe: \"curent\": no such recipe (did you mean current?); known are delayed, "
-                 "current, blocks, mxfp8");
+                 "current, blocks, mxfp8, nvfp4");
   }
 }
 

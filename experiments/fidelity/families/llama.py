@@ -5,6 +5,7 @@ from .flags import flags
 # Kernels of Aleph Alpha's rows: stack, attention, FlashAttention, passes that are off. Megatron's fused softmax is the pattern; the
 # norm is eager but where its kernel is named.
 KERNELS = {"torch": ("scaling", "unfused", None, None), "fused": ("scaling", "unfused", None, "fuse_elementwise"),
+           "flash_attention": ("scaling", "flash", "flash2", None),  # of tables that do not say which
            "flash_attentionv1.0.8": ("scaling", "flash", "flash1", None), "flash_attention2": ("scaling", "flash", "flash2", None),
            "flash_attention2 + RMS kernel": ("scaling-rms", "flash", "flash2", None)}
 
@@ -55,7 +56,7 @@ def internevo(row):
                  vocab=103168, cluster="a100-80g-400g", gpus=row["num_gpus"], dp=row["DP"], tp=row["TP"],
                  sequence_parallel=int(row["TP"]) > 1, micro_batch=row["MBS"], global_batch=row["GBS_seqs"], zero=1,
                  fsdp_group=group, precision="bf16", stack="internevo", attention="flash", gradients="half",
-                 logits="half", recompute="none")
+                 logits="half", recompute="full" if row["activation_checkpoint"] in ("yes", "True", "1.0") else "none")
     name = f"{row['num_gpus']} GPUs tp{row['TP']} zero {row['zero1_group']} mb{row['MBS']}"
     return [Case(name, plan, "step_s", float(row["iter_time_s"]))]
 

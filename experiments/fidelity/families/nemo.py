@@ -64,7 +64,7 @@ BRIDGE_CLUSTERS = {"DGX-H100": "dgx-h100", "DGX-B200": "hgx-b200", "DGX-GB200": 
                    "DGX-GB300": "gb300-nvl72"}
 # FP8 is by current scaling (the recipes of scripts/performance in its repository), by blocks of 32 on Blackwell where the table has a
 # value in parentheses
-BRIDGE_RECIPES = {"FP8": "current", "FP8-CS": "current", "FP8-MX": "mxfp8", "MXFP8": "mxfp8",
+BRIDGE_RECIPES = {"FP8": "current", "FP8-CS": "current", "FP8-MX": "mxfp8", "MXFP8": "mxfp8", "NVFP4": "nvfp4",
                   "FP8 (alt quantization granularity, value in parentheses)": "mxfp8"}
 
 
@@ -86,7 +86,7 @@ def bridge(row):
     if "Pre-Training" not in row["task"]:
         raise LeftOut("fine-tuning: packed documents and added matrices are not modelled")
     if row["precision"] not in BRIDGE_RECIPES:
-        raise LeftOut("products in 4 bits are not modelled")
+        raise LeftOut("in 16 bits: models that cannot be said alone")
     if (row["fsdp"] or "0") != "0":
         raise LeftOut("activations of layers are offloaded to the host with FSDP, and how many is not stated")
     tp, pp, virtual = int(row["tp"]), int(row["pp"]), int(row["vp"].replace("n/a", "1"))
@@ -102,4 +102,4 @@ def bridge(row):
 
 NEMO_2407 = Family("nemo_2407", "NeMo 24.07 in FP8: GPT-3, Llama and Nemotron, 5B to 340B on 4 to 1,024 H100s", nemo_2407)
 MLPERF_FAMILY = Family("mlperf", "MLPerf's GPT-3 175B and Llama 3.1 8B in FP8 on 64 to 10,752 H100s", mlperf)
-BRIDGE_FAMILY = Family("megatron_bridge", "Megatron-Bridge in FP8: Llama 8B to 405B on 8 to 1,024 H100s, B200s, GB200s and GB300s", bridge)
+BRIDGE_FAMILY = Family("megatron_bridge", "Megatron-Bridge in FP8 and NVFP4: Llama 8B to 405B on 8 to 1,024 H100s, B200s, GB200s and GB300s", bridge)

@@ -20,6 +20,8 @@ def cases(row):
         raise LeftOut("an automatic schedule for measured times, with an optimizer that does not wait for the gradients' norm: neither is modelled")
     if row["schedule"] == "1F1B-I":
         raise LeftOut("interleaved with the embedding and the head on virtual stages of their own, which a plan cannot have")
+    if not row["layers"]:
+        raise LeftOut("the layers are not stated")
     layers, stages = int(row["layers"]), int(row["PP"])
     plan = flags(model="gpt", cluster="a100-80g-800g", stack="megatron", precision="fp16", attention="unfused", layers=layers,
                  hidden=row["hidden"], heads=row["heads"], seq=row["seq_len"], vocab=VOCABULARY, gpus=row["num_gpus"], pp=stages,
