@@ -11,6 +11,7 @@
 #include "cli/calibrate_command.h"
 #include "cli/campaign_command.h"
 #include "cli/completions.h"
+#include "cli/compare_trace_command.h"
 #include "cli/diff_command.h"
 #include "cli/explain_command.h"
 #include "cli/export_command.h"
@@ -63,6 +64,7 @@ int run_program(int argc, const char* const* argv, Extent extent) {
   add_table_command(app);
   add_explain_command(app, extent);
   add_diff_command(app, extent);
+  add_compare_trace_command(app, extent);
   add_report_command(app, extent);
   add_export_command(app, extent);
   add_train_command(app, extent);

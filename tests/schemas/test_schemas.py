@@ -67,6 +67,7 @@ COMMANDS = {
         (0, ["explain", "best.txt", "--op=h1.attn.qkv"]),
     ],
     "diff.json": [(0, ["diff", "a.txt", "b.txt"])],
+    "compare-trace.json": [(0, ["compare-trace", "a.json", "a.txt"]), (0, ["compare-trace", "a.json", "a.txt", "-o", "measured.yaml"])],
     "table.json": [(0, ["table", "runs.db"])],
     "clusters.json": [(0, ["clusters"]), (0, ["clusters", "dgx-h100"])],
     "models.json": [(0, ["models"])],
@@ -164,7 +165,7 @@ class TestDocuments(unittest.TestCase):
         cls.made = tempfile.TemporaryDirectory()
         cls.folder = pathlib.Path(cls.made.name)
         small_files(cls.folder)
-        for words in (["simulate", *JOB, "--tp=2", "--pp=2", "--save-plan=a.txt"],
+        for words in (["simulate", *JOB, "--tp=2", "--pp=2", "--save-plan=a.txt", "--trace=a.json"],
                       ["simulate", *JOB, "--dp=2", "--pp=2", "--micro-batch=2", "--save-plan=b.txt"],
                       ["search", *JOB, "--simulate=2", "-o", "best.txt"],
                       ["report", "best.txt", "--tokens=1M", "--price=2", "--mtbf=3h/8", "--checkpoint-bandwidth=1GB/s", "-o", "page.html"]):

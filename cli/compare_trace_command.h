@@ -1,0 +1,13 @@
+// `boxcar compare-trace TRACE PLAN`: a profile of a real step beside the simulated one, and a device file that
+// closes what constants of a device can close.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "cli/extent.h"
+
+namespace boxcar::cli {
+
+void add_compare_trace_command(CLI::App& app, Extent extent);
+
+}  // namespace boxcar::cli
