@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <sstream>
 #include <utility>
 
 namespace boxcar::cli {
@@ -13,12 +14,16 @@ struct Row {
   const char *name, *family;
   int layers, hidden, heads, kv_heads, ffn, seq, vocab;
   const char* source;
+  const char* more = "";  // other keys: "rotary_base=500000 norm_epsilon=1e-06"
 };
 
-// Sizes as the named reports state them; kv_heads and ffn 0: the family's default.
+// Sizes as the named reports state them; kv_heads and ffn 0: the family's default. Epsilons are those of the
+// published code: 1e-12 for BERT (github.com/google-research/bert modeling.py, by TensorFlow's layer_norm).
 constexpr Row rows[] = {
-    {"bert-base", "bert", 12, 768, 12, 0, 0, 512, 30522, "Devlin et al. 2019, arXiv:1810.04805"},
-    {"bert-large", "bert", 24, 1024, 16, 0, 0, 512, 30522, "Devlin et al. 2019, arXiv:1810.04805"},
+    {"bert-base", "bert", 12, 768, 12, 0, 0, 512, 30522, "Devlin et al. 2019, arXiv:1810.04805",
+     "norm_epsilon=1e-12"},
+    {"bert-large", "bert", 24, 1024, 16, 0, 0, 512, 30522, "Devlin et al. 2019, arXiv:1810.04805",
+     "norm_epsilon=1e-12"},
     {"gpt2", "gpt", 12, 768, 12, 0, 0, 1024, 50257, "Radford et al. 2019, GPT-2, smallest"},
     {"gpt2-xl", "gpt", 48, 1600, 25, 0, 0, 1024, 50257, "Radford et al. 2019, GPT-2, largest"},
     {"gpt3-175b", "gpt", 96, 12288, 96, 0, 0, 2048, 51200,
@@ -26,9 +31,12 @@ constexpr Row rows[] = {
     {"llama2-7b", "llama", 32, 4096, 32, 0, 11008, 4096, 32000, "Touvron et al. 2023, arXiv:2307.09288"},
     {"llama2-13b", "llama", 40, 5120, 40, 0, 13824, 4096, 32000, "Touvron et al. 2023, arXiv:2307.09288"},
     {"llama2-70b", "llama", 80, 8192, 64, 8, 28672, 4096, 32000, "Touvron et al. 2023, arXiv:2307.09288"},
-    {"llama3-8b", "llama", 32, 4096, 32, 8, 14336, 8192, 128256, "Llama team 2024, arXiv:2407.21783"},
-    {"llama3-70b", "llama", 80, 8192, 64, 8, 28672, 8192, 128256, "Llama team 2024, arXiv:2407.21783"},
-    {"llama3-405b", "llama", 126, 16384, 128, 8, 53248, 8192, 128256, "Llama team 2024, arXiv:2407.21783"},
+    {"llama3-8b", "llama", 32, 4096, 32, 8, 14336, 8192, 128256, "Llama team 2024, arXiv:2407.21783",
+     "rotary_base=500000"},
+    {"llama3-70b", "llama", 80, 8192, 64, 8, 28672, 8192, 128256, "Llama team 2024, arXiv:2407.21783",
+     "rotary_base=500000"},
+    {"llama3-405b", "llama", 126, 16384, 128, 8, 53248, 8192, 128256, "Llama team 2024, arXiv:2407.21783",
+     "rotary_base=500000"},
 };
 
 // As https://huggingface.co has them, with or without what stands before the slash. Sizes of Llama 3.1
@@ -105,6 +113,11 @@ std::vector<CatalogModel> make_catalog() {
     put("ffn", row.ffn);
     put("seq", row.seq);
     put("vocab", row.vocab);
+    std::istringstream more(row.more);
+    for (std::string word; more >> word;) {
+      const size_t equals = word.find('=');
+      model.values["model." + word.substr(0, equals)] = word.substr(equals + 1);
+    }
     models.push_back(std::move(model));
   }
   for (const ResNetRow& row : resnet_rows)

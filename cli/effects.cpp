@@ -40,6 +40,9 @@ bool runs_flash(const planner::Job& job) { return ir::models::is_fused(job.model
 bool is_mixed(const planner::Job& job) { return ir::is_mixed(job.train.precision); }
 bool has_float8(const planner::Job& job) { return job.train.precision == ir::Precision::fp8; }
 bool has_gelu(const planner::Job& job) { return job.model.transformer() && job.model->mlp == "gelu"; }
+bool has_rotary(const planner::Job& job) {
+  return job.model.transformer() && job.model->position == "rotary";
+}
 bool has_no_bias(const planner::Job& job) { return job.model.transformer() && !job.model->bias; }
 bool has_experts(const planner::Job& job) { return ir::models::experts(job.model) > 0; }
 bool uses(const planner::Job& job, const char* number) {
@@ -70,6 +73,7 @@ constexpr Effect effects[] = {
     {"train.grad_reduction", is_mixed, "precision is fp16, bf16 or fp8"},
     {"train.logits", is_mixed, "precision is fp16, bf16 or fp8"},
     {"model.gelu", has_gelu, "mlp is gelu"},
+    {"model.rotary_base", has_rotary, "position is rotary"},
     {"model.qkv_bias", has_no_bias, "bias is false"},
     {"train.routing_skew", has_experts, "the model has experts"},
     {"train.momentum", uses_momentum},

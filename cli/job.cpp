@@ -207,7 +207,8 @@ void expand_model(GivenKeys& given) {
   }
   std::string where = family->second.where;
   family->second.text = model->family;
-  for (const auto& [path, text] : model->values) given.try_emplace(path, Given{text, where + ": " + path});
+  for (const auto& [path, text] : model->values)
+    given.try_emplace(path, Given{text, where + ": " + path, true});
   for (const std::string& note : notes_of(*model, given)) tell(fmt::format("{}: {}", where, note));
 }
 
@@ -453,8 +454,8 @@ std::map<std::string, std::string> labels_of(const Request& request) {
   if (request.memory_margin == 0) labels.erase("cluster.memory_margin");
   if (request.gpus_per_node == 0) labels.erase("cluster.gpus_per_node");
   labels.erase("train.preset");  // every key that it sets stands here
-  const auto* transformer = request.job.model.transformer();
-  if (transformer && !transformer->qkv_bias) labels.erase("model.qkv_bias");
+  for (const char* rare : {"model.qkv_bias", "model.norm_epsilon", "model.rotary_base"})
+    if (labels.contains(rare) && labels[rare] == get(key_at(rare), Request())) labels.erase(rare);
   if (ir::models::experts(request.job.model) == 0)
     labels.erase("model.expert_every"), labels.erase("train.routing_skew");
   if (request.job.train.precision != ir::Precision::fp8) labels.erase("train.fp8_recipe");

@@ -164,7 +164,11 @@ void add_transformer_keys(std::vector<Key>& k) {
   k.push_back(choice("model", "gelu", MODEL(gelu), {"erf", "tanh"},
                      "of mlp gelu: exact, or as GPT-2 has it, by a hyperbolic tangent"));
   k.push_back(choice("model", "norm", MODEL(norm), {"layer", "rms"}, "normalisation"));
+  k.push_back(entry("model", "norm_epsilon", MODEL(norm_epsilon), 1e-12, 1,
+                    "added to the variance, or to the mean square, before its root is taken"));
   k.push_back(choice("model", "position", MODEL(position), {"learned", "rotary"}, "positions"));
+  k.push_back(entry("model", "rotary_base", MODEL(rotary_base), 1, million * million,
+                    "of position rotary: base of the angles (rope_theta)"));
   k.push_back(entry("model", "tied", MODEL(tied), 0, 1, "output head shares the word embedding"));
   k.push_back(entry("model", "bias", MODEL(bias), 0, 1, "linear layers have biases"));
   k.push_back(entry("model", "qkv_bias", MODEL(qkv_bias), 0, 1,

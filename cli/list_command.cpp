@@ -13,6 +13,7 @@
 #include "backends/machines/presets.h"
 #include "cli/arguments.h"
 #include "cli/catalog.h"
+#include "cli/keys.h"
 #include "cli/output.h"
 #include "ir/read_number.h"
 #include "ir/units.h"
@@ -28,6 +29,13 @@ const char* name_of(backends::LinkKind kind) {
   return at(names, kind);
 }
 
+// A number, true or false, else a text.
+ordered_json value_of(const std::string& text) {
+  if (const auto whole = ir::read_number<int64_t>(text)) return *whole;
+  if (const auto number = ir::read_number<double>(text)) return *number;
+  return text == "true" || text == "false" ? ordered_json(text == "true") : ordered_json(text);
+}
+
 ordered_json json_of(const YAML::Node& node) {
   if (node.IsMap()) {
     ordered_json map = ordered_json::object();
@@ -40,10 +48,7 @@ ordered_json json_of(const YAML::Node& node) {
     return list;
   }
   if (node.IsNull()) return nullptr;
-  const std::string& text = node.Scalar();
-  if (const auto whole = ir::read_number<int64_t>(text)) return *whole;
-  if (const auto number = ir::read_number<double>(text)) return *number;
-  return text == "true" || text == "false" ? ordered_json(text == "true") : ordered_json(text);
+  return value_of(node.Scalar());
 }
 
 // The description of a preset or a file, with its keys and values.
@@ -93,15 +98,14 @@ void list_clusters() {
         "tells more.\n");
 }
 
-// A size that is not there is its family's default.
+// A key that is not there has its family's default.
 void list_models_json() {
   ordered_json rows = ordered_json::array();
   for (const CatalogModel& model : catalog()) {
     ordered_json row{{"name", model.name}, {"family", model.family}};
-    for (const char* key :
-         {"layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab", "channels", "classes", "width"})
-      if (const auto found = model.values.find(std::string("model.") + key); found != model.values.end())
-        row[key] = std::stoll(found->second);
+    for (const Key& key : keys())
+      if (const auto found = model.values.find(key.path()); found != model.values.end())
+        row[key.name] = value_of(found->second);
     row["source"] = model.source;
     rows.push_back(row);
   }

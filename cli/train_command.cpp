@@ -126,7 +126,7 @@ GivenKeys with_model(GivenKeys given) {
                                    request.job.model.family()));
   for (const Key& key : keys())
     if (key.section == "model" && key.is_of(request.job.model.family()))
-      given.try_emplace(key.path(), Given{get(key, request), config.string() + ": " + key.name});
+      given.try_emplace(key.path(), Given{get(key, request), config.string() + ": " + key.name, true});
   return given;
 }
 

@@ -65,7 +65,7 @@ GlobalTensors read_weights(const std::string& path, const ir::models::Transforme
 
 // config.json <-> model. Keys that the file lacks (`flash`, vocabulary padding) are off: false, 1. Reading
 // throws Error (bad input) naming the file and key: for other architectures, and for features that our ops
-// lack (norms' epsilon other than 1e-5, rotary base other than 10000, ...).
+// lack (scaled rotary positions, biases in a part of the layers, ...).
 std::string hugging_face_config(const ir::models::Transformer& model);
 ir::models::Transformer read_hugging_face_config(const std::string& path);
 

@@ -20,8 +20,9 @@ using Json = nlohmann::ordered_json;
 
 struct Key {
   const char* name;
-  std::variant<int64_t Transformer::*, std::string Transformer::*, bool Transformer::*> field;
-  std::optional<int64_t> absent = {};  // value for files written before the key existed
+  std::variant<int64_t Transformer::*, std::string Transformer::*, bool Transformer::*, double Transformer::*>
+      field;
+  bool newer = false;  // than some files, whose models have its default
 };
 
 const Key kKeys[] = {{"family", &Transformer::family},
@@ -35,31 +36,25 @@ const Key kKeys[] = {{"family", &Transformer::family},
                      {"mlp", &Transformer::mlp},
                      {"gelu", &Transformer::gelu},
                      {"norm", &Transformer::norm},
+                     {"norm_epsilon", &Transformer::norm_epsilon, true},
                      {"position", &Transformer::position},
+                     {"rotary_base", &Transformer::rotary_base, true},
                      {"tied", &Transformer::tied},
                      {"bias", &Transformer::bias},
                      {"experts", &Transformer::experts},
                      {"top_k", &Transformer::top_k},
-                     {"expert_every", &Transformer::expert_every, 1}};
+                     {"expert_every", &Transformer::expert_every, true}};
 
 Json value_of(const Transformer& model, const Key& key) {
   return std::visit([&](auto field) { return Json(model.*field); }, key.field);
 }
 
-void read_value(const JsonObject& from, const Key& key, int64_t& value) {
-  value = from.whole(key.name, 0, key.absent);
-}
+void read_value(const JsonObject& from, const Key& key, int64_t& value) { value = from.whole(key.name, 0); }
+void read_value(const JsonObject& from, const Key& key, double& value) { value = from.number(key.name); }
 void read_value(const JsonObject& from, const Key& key, std::string& value) { value = from.text(key.name); }
 void read_value(const JsonObject& from, const Key& key, bool& value) { value = from.flag(key.name); }
 
 // --- what our ops have
-
-void need_number(const JsonObject& config, const char* key, double only, double absent) {
-  if (config.number(key, absent) == only) return;
-  if (config.has(key)) config.refuse(key, fmt::format("{}, the only one that our ops have", only));
-  config.refuse(fmt::format("has no {}, which means {}, expected {}, the only one that our ops have", key,
-                            absent, only));
-}
 
 void need_text(const JsonObject& config, const char* key, const std::vector<std::string>& known,
                const std::string& absent) {
@@ -84,7 +79,7 @@ Json gpt2_config(const Transformer& c) {
           {"n_inner", c.ffn},
           {"vocab_size", c.vocab},
           {"activation_function", c.gelu == "tanh" ? "gelu_new" : "gelu"},
-          {"layer_norm_epsilon", norm_epsilon},
+          {"layer_norm_epsilon", c.norm_epsilon},
           {"embd_pdrop", c.dropout},
           {"resid_pdrop", c.dropout},
           {"attn_pdrop", c.dropout},
@@ -97,7 +92,6 @@ void check_gpt2(const JsonObject& config) {
     if (config.number(key, 0.1) != dropout)
       config.refuse(fmt::format("{} is {} and resid_pdrop {}, expected the same", key,
                                 config.number(key, 0.1), dropout));
-  need_number(config, "layer_norm_epsilon", norm_epsilon, norm_epsilon);
   need_flag(config, "scale_attn_weights", true);
   need_flag(config, "scale_attn_by_inverse_layer_idx", false);
   need_flag(config, "add_cross_attention", false);
@@ -117,28 +111,25 @@ Json llama_config(const Transformer& c) {
           {"max_position_embeddings", c.seq},
           {"vocab_size", c.vocab},
           {"hidden_act", "silu"},
-          {"rms_norm_eps", norm_epsilon},
-          {"rope_theta", rotary_base},
+          {"rms_norm_eps", c.norm_epsilon},
+          {"rope_theta", c.rotary_base},
           {"attention_dropout", c.dropout},
           {"attention_bias", c.bias},
           {"mlp_bias", c.bias},
           {"tie_word_embeddings", c.tied}};
 }
 
-void need_plain_rotary(const JsonObject& config) {
-  need_number(config, "rope_theta", rotary_base, rotary_base);
+void need_unscaled_rotary(const JsonObject& config) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!config.has(key)) continue;
     const JsonObject rotary = config.object(key);
-    need_text(rotary, "rope_type", {"default"}, "default");
-    need_number(rotary, "rope_theta", rotary_base, rotary_base);
+    need_text(rotary, rotary.has("rope_type") ? "rope_type" : "type", {"default"}, "default");
   }
 }
 
 void check_llama(const JsonObject& config) {
   need_flag(config, "mlp_bias", config.flag("attention_bias", false));
-  need_number(config, "rms_norm_eps", norm_epsilon, 1e-6);
-  need_plain_rotary(config);
+  need_unscaled_rotary(config);
 }
 
 // --- our own
@@ -160,6 +151,7 @@ Transformer read_own(const JsonObject& config) {
 
 void set_value(int64_t& value, const std::string& text) { value = std::stoll(text); }
 void set_value(std::string& value, const std::string& text) { value = text; }
+void set_value(double& value, const std::string& text) { value = std::stod(text); }
 void set_value(bool& value, const std::string& text) { value = text == "true"; }
 
 Transformer model_of(const HuggingFaceModel& read) {
@@ -212,7 +204,8 @@ Json model_keys(const Transformer& model) {
 Transformer read_model_keys(const JsonObject& object) {
   Transformer model;
   for (const Key& key : kKeys)
-    std::visit([&](auto field) { read_value(object, key, model.*field); }, key.field);
+    if (!key.newer || object.has(key.name))
+      std::visit([&](auto field) { read_value(object, key, model.*field); }, key.field);
   return model;
 }
 

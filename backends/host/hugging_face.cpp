@@ -35,9 +35,17 @@ struct Row {
   bool tied;
   const char *activation_key, *activation;
   bool experts = false, qkv_bias = false, uses_window = true;
+  double norm_epsilon = 1e-6, rotary_base = 10'000;
 };
 const Row rows[] = {
-    {"GPT2LMHeadModel", "gpt2", "gpt", gpt2_sizes, true, "activation_function", "gelu_new"},
+    {.architecture = "GPT2LMHeadModel",
+     .type = "gpt2",
+     .family = "gpt",
+     .sizes = gpt2_sizes,
+     .tied = true,
+     .activation_key = "activation_function",
+     .activation = "gelu_new",
+     .norm_epsilon = 1e-5},
     {"LlamaForCausalLM", "llama", "llama", llama_sizes, false, "hidden_act", "silu"},
     {"MistralForCausalLM", "mistral", "llama", llama_sizes, false, "hidden_act", "silu"},
     {.architecture = "Qwen2ForCausalLM",
@@ -56,9 +64,25 @@ const Row rows[] = {
      .tied = false,
      .activation_key = "hidden_act",
      .activation = "silu",
-     .experts = true},
-    {"BertForMaskedLM", "bert", "bert", bert_sizes, true, "hidden_act", "gelu"},
-    {"BertForPreTraining", "bert", "bert", bert_sizes, true, "hidden_act", "gelu"},
+     .experts = true,
+     .norm_epsilon = 1e-5,
+     .rotary_base = 1e6},
+    {.architecture = "BertForMaskedLM",
+     .type = "bert",
+     .family = "bert",
+     .sizes = bert_sizes,
+     .tied = true,
+     .activation_key = "hidden_act",
+     .activation = "gelu",
+     .norm_epsilon = 1e-12},
+    {.architecture = "BertForPreTraining",
+     .type = "bert",
+     .family = "bert",
+     .sizes = bert_sizes,
+     .tied = true,
+     .activation_key = "hidden_act",
+     .activation = "gelu",
+     .norm_epsilon = 1e-12},
 };
 
 // By its name; a file without one goes by its type.
@@ -121,8 +145,8 @@ void read_dropout(const JsonObject& config, const Row& row, HuggingFaceModel& mo
 }
 
 // Positions may be given in an object of their own, by newer files the base too.
-void read_rotary(const JsonObject& config, HuggingFaceModel& model) {
-  double base = config.number("rope_theta", rotary_base);
+void read_rotary(const JsonObject& config, const Row& row, HuggingFaceModel& model) {
+  double base = config.number("rope_theta", row.rotary_base);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!config.has(key)) continue;
     const JsonObject rotary = config.object(key);
@@ -131,19 +155,16 @@ void read_rotary(const JsonObject& config, HuggingFaceModel& model) {
     if (type != "default")
       model.notes.push_back(fmt::format("{} {} is not built: positions are not scaled", key, type));
   }
-  if (base != rotary_base)
-    model.notes.push_back(
-        fmt::format("rope_theta {} is not built: rotary positions have {}", base, rotary_base));
+  model.keys["rotary_base"] = fmt::format("{}", base);
 }
 
-// Numbers that change results and no shape. A file that leaves one out is taken to have ours.
+// Numbers that change results and no shape.
 void read_constants(const JsonObject& config, const Row& row, HuggingFaceModel& model) {
   const char* const epsilon = is_llama(row)                            ? "rms_norm_eps"
                               : row.family == std::string_view("bert") ? "layer_norm_eps"
                                                                        : "layer_norm_epsilon";
-  if (const double value = config.number(epsilon, norm_epsilon); value != norm_epsilon)
-    model.notes.push_back(fmt::format("{} {} is not built: norms have {}", epsilon, value, norm_epsilon));
-  if (is_llama(row)) read_rotary(config, model);
+  model.keys["norm_epsilon"] = fmt::format("{}", config.number(epsilon, row.norm_epsilon));
+  if (is_llama(row)) read_rotary(config, row, model);
 }
 
 }  // namespace

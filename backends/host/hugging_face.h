@@ -14,9 +14,6 @@
 
 namespace boxcar::backends::host {
 
-// What our ops have, whatever a file says.
-inline constexpr double norm_epsilon = 1e-5, rotary_base = 10000;
-
 struct HuggingFaceModel {
   std::string family;
   std::map<std::string, std::string> keys;  // of section model of a job

@@ -179,12 +179,13 @@ void write_code(Writer& w) {
 
 std::vector<Row> make_rows() {
   return {
-      {{"model.family",    "model.layers",         "model.hidden",     "model.heads",
-        "model.seq",       "model.vocab",          "model.ffn",        "model.kv_heads",
-        "model.mlp",       "model.gelu",           "model.norm",       "model.position",
-        "model.tied",      "model.bias",           "model.qkv_bias",   "model.dropout",
-        "model.pad_vocab", "model.experts",        "model.top_k",      "model.expert_every",
-        "model.masked",    "model.decoder_layers", "model.decoder_seq"},
+      {{"model.family",       "model.layers",       "model.hidden",    "model.heads",
+        "model.seq",          "model.vocab",        "model.ffn",       "model.kv_heads",
+        "model.mlp",          "model.gelu",         "model.norm",      "model.position",
+        "model.norm_epsilon", "model.rotary_base",  "model.tied",      "model.bias",
+        "model.qkv_bias",     "model.dropout",      "model.pad_vocab", "model.experts",
+        "model.top_k",        "model.expert_every", "model.masked",    "model.decoder_layers",
+        "model.decoder_seq"},
        {},
        "the model is the program's own; a comment lists its sizes",
        write_model},

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "backends/machines/framework.h"
@@ -103,6 +104,11 @@ std::string to_text(const Note& note) {
 }
 
 Json python(const std::string& expression) { return Json{{"python", expression}}; }
+
+Json number(double value) {
+  const bool whole = value == std::floor(value) && std::abs(value) < 1e15;
+  return whole ? Json(static_cast<int64_t>(value)) : Json(value);
+}
 
 void Writer::set(const std::string& name, Json value) {
   if (std::find(row_.names.begin(), row_.names.end(), name) == row_.names.end())

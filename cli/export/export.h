@@ -77,6 +77,7 @@ struct Setting {
   Json value;
 };
 Json python(const std::string& expression);
+Json number(double value);  // 500000 rather than 500000.0
 
 struct Row;
 
@@ -110,11 +111,6 @@ struct Row {
 struct NameSource {
   std::string where, commit;  // "github.com/NVIDIA/Megatron-LM megatron/training/arguments.py"
 };
-
-// Boxcar's rotary positions have one base.
-inline constexpr const char* rotary_base_note =
-    "the base of rotary positions is 10,000 here; published models may have another (Llama 3: 500,000), "
-    "or scale positions (Llama 3.1)";
 
 struct Framework {
   std::string name;                   // "megatron"

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "cli/export/export.h"
 #include "cli/export/pipeline_layout.h"
@@ -65,10 +66,9 @@ void write_gelu(Writer& w) {
 void write_positions(Writer& w) {
   const bool rotary = w.from.model().position == "rotary";
   w.set("--position-embedding-type", rotary ? "rope" : "learned_absolute");
-  if (rotary) {
-    w.set("--rotary-base", 10000);
-    w.cannot(rotary_base_note);
-  }
+  const double base = w.from.model().rotary_base;
+  if (rotary) w.set("--rotary-base", number(std::round(base)));
+  if (rotary && base != std::round(base)) w.cannot("model.rotary_base", "--rotary-base is a whole number");
   if (!rotary && is_t5(w.from)) w.cannot("encoder and decoder share one table of positions");
 }
 
@@ -334,16 +334,16 @@ std::vector<Row> make_rows() {
          if (w.from.model().mlp == "swiglu") w.set("--swiglu", true);
        }},
       {{"model.gelu"}, {"--no-bias-gelu-fusion"}, "tanh without biases, or not fused", write_gelu},
-      {{"model.norm"},
+      {{"model.norm", "model.norm_epsilon"},
        {"--normalization", "--norm-epsilon"},
        "",
        [](Writer& w) {
          w.set("--normalization", w.from.model().norm == "rms" ? "RMSNorm" : "LayerNorm");
-         w.set("--norm-epsilon", 1e-5);
+         w.set("--norm-epsilon", w.from.model().norm_epsilon);
        }},
-      {{"model.position"},
+      {{"model.position", "model.rotary_base"},
        {"--position-embedding-type", "--rotary-base"},
-       "learned positions of each half of t5; bases of rotary positions other than 10,000",
+       "learned positions of each half of t5; a base that is no whole number",
        write_positions},
       {{"model.tied"},
        {"--untie-embeddings-and-output-weights"},

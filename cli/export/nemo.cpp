@@ -256,22 +256,20 @@ std::vector<Row> make_rows() {
        {"GPTConfig.gated_linear_unit", "GPTConfig.activation_func", "GPTConfig.bias_activation_fusion"},
        "",
        write_activation},
-      {{"model.norm"},
+      {{"model.norm", "model.norm_epsilon"},
        {"GPTConfig.normalization", "GPTConfig.layernorm_epsilon"},
        "",
        [](Writer& w) {
          w.set("GPTConfig.normalization", w.from.model().norm == "rms" ? "RMSNorm" : "LayerNorm");
-         w.set("GPTConfig.layernorm_epsilon", 1e-5);
+         w.set("GPTConfig.layernorm_epsilon", w.from.model().norm_epsilon);
        }},
-      {{"model.position"},
+      {{"model.position", "model.rotary_base"},
        {"GPTConfig.position_embedding_type", "GPTConfig.rotary_base"},
-       "bases of rotary positions other than 10,000",
+       "",
        [](Writer& w) {
          const bool rotary = w.from.model().position == "rotary";
          w.set("GPTConfig.position_embedding_type", rotary ? "rope" : "learned_absolute");
-         if (!rotary) return;
-         w.set("GPTConfig.rotary_base", 10000);
-         w.cannot(rotary_base_note);
+         if (rotary) w.set("GPTConfig.rotary_base", number(w.from.model().rotary_base));
        }},
       {{"model.tied"},
        {"GPTConfig.share_embeddings_and_output_weights"},

@@ -22,7 +22,8 @@ namespace of_torchtitan {
 using ir::Precision;
 using ir::Recompute;
 
-// Flavors of llama3 that torchtitan has.
+// Flavors of llama3 that torchtitan has, and the numbers of all of them.
+constexpr double flavor_epsilon = 1e-5, flavor_base = 500'000;
 struct Flavor {
   const char* name;
   int64_t hidden, layers, heads, kv_heads, ffn;
@@ -46,8 +47,9 @@ std::string new_flavor(const ir::models::Transformer& m) {
   return fmt::format(
       "\"boxcar\": TransformerModelArgs(dim={}, n_layers={}, n_heads={}, n_kv_heads={}, vocab_size={}, "
       "multiple_of={}, "
-      "ffn_dim_multiplier={}, norm_eps=1e-5, rope_theta=10000, max_seq_len={})",
-      m.hidden, m.layers, m.heads, m.kv_heads, m.vocab, m.ffn, std::max(1e-4, multiplier), m.seq);
+      "ffn_dim_multiplier={}, norm_eps={}, rope_theta={}, max_seq_len={})",
+      m.hidden, m.layers, m.heads, m.kv_heads, m.vocab, m.ffn, std::max(1e-4, multiplier), m.norm_epsilon,
+      number(m.rotary_base).dump(), m.seq);
 }
 
 // ZeRO: FSDP shards parameters, gradients and states; kept whole after the forward pass ("never") it is
@@ -82,10 +84,11 @@ void write_structure(Writer& w) {
   if (m.mlp != "swiglu") w.cannot("model.mlp", "llama3 has swiglu");
   if (m.mlp == "gelu" && m.gelu != "erf") w.cannot("model.gelu", "llama3 has swiglu");
   if (m.norm != "rms") w.cannot("model.norm", "llama3 has rms");
-  if (m.position != "rotary")
-    w.cannot("model.position", "llama3 has rotary positions");
-  else if (flavor_of(m))
-    w.cannot("model.position", "the flavor's base is 500,000, the plan's 10,000");
+  if (m.position != "rotary") w.cannot("model.position", "llama3 has rotary positions");
+  if (m.position == "rotary" && flavor_of(m) && m.rotary_base != flavor_base)
+    w.cannot("model.rotary_base", "rope_theta of the flavor is 500,000");
+  if (flavor_of(m) && m.norm_epsilon != flavor_epsilon)
+    w.cannot("model.norm_epsilon", "norm_eps of the flavor is 1e-5");
   if (m.tied) w.cannot("model.tied", "llama3 has a head of its own");
   if (m.bias) w.cannot("model.bias", "llama3 has none");
   if (!m.bias && m.qkv_bias) w.cannot("model.qkv_bias", "llama3 has none");
@@ -239,8 +242,8 @@ std::vector<Row> make_rows() {
        write_model},
       {{"model.vocab", "model.pad_vocab"}, {}, "the vocabulary, which is the tokenizer's", write_vocabulary},
       {{"model.mlp", "model.gelu", "model.norm", "model.position", "model.tied", "model.bias",
-        "model.qkv_bias", "model.dropout", "model.experts", "model.top_k", "model.expert_every",
-        "model.masked", "model.decoder_layers", "model.decoder_seq"},
+        "model.norm_epsilon", "model.rotary_base", "model.qkv_bias", "model.dropout", "model.experts",
+        "model.top_k", "model.expert_every", "model.masked", "model.decoder_layers", "model.decoder_seq"},
        {},
        "it is as in Llama, and what differs is noted",
        write_structure},

@@ -41,6 +41,10 @@ void check_sizes(const Transformer& c) {
   require(c.position != "rotary" || c.hidden / c.heads % 2 == 0, "heads",
           fmt::format("{} leaves heads of {} elements, rotary positions need an even number", c.heads,
                       c.hidden / c.heads));
+  require(c.rotary_base >= 1 && std::isfinite(c.rotary_base), "rotary_base",
+          fmt::format("is {}, expected at least 1", c.rotary_base));
+  require(c.norm_epsilon > 0 && c.norm_epsilon <= 1, "norm_epsilon",
+          fmt::format("is {}, expected above 0 and at most 1", c.norm_epsilon));
   require(c.dropout >= 0 && c.dropout < 1, "dropout",
           fmt::format("is {}, expected at least 0 and below 1", c.dropout));
   require(c.masked >= 0 && c.masked < c.seq, "masked",
@@ -175,8 +179,9 @@ class Writer {
 
   TensorId norm(TensorId x, const std::string& name) {
     const TensorId weight = b_.parameter(name + ".weight", f32({c_.hidden}));
-    if (c_.norm == "rms") return b_.op1("rms_norm", {x, weight}, {}, name);
-    return b_.op1("layer_norm", {x, weight, b_.parameter(name + ".bias", f32({c_.hidden}))}, {}, name);
+    const Attrs attrs{{"eps", c_.norm_epsilon}};
+    if (c_.norm == "rms") return b_.op1("rms_norm", {x, weight}, attrs, name);
+    return b_.op1("layer_norm", {x, weight, b_.parameter(name + ".bias", f32({c_.hidden}))}, attrs, name);
   }
 
   // A product with a weight [from, to] and, where the model has them, a bias.
@@ -193,8 +198,9 @@ class Writer {
     std::vector<TensorId> heads =
         b_.op("split_heads", {qkv}, {{"group", group}, {"head_dim", d}}, "attn.heads");
     if (c_.position == "rotary") {
-      heads[0] = b_.op1("rotary", {heads[0]}, {}, "attn.rotary_q");
-      heads[1] = b_.op1("rotary", {heads[1]}, {}, "attn.rotary_k");
+      const Attrs attrs{{"base", c_.rotary_base}};
+      heads[0] = b_.op1("rotary", {heads[0]}, attrs, "attn.rotary_q");
+      heads[1] = b_.op1("rotary", {heads[1]}, attrs, "attn.rotary_k");
     }
     const TensorId y = attended(heads, causal, "attn");
     return after(b_.op1("add", {dropout(y, "attn.dropout"), x}, {}, "residual1"), "ln1");

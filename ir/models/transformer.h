@@ -15,13 +15,15 @@ struct Transformer {
   int64_t kv_heads = 0;  // 0: heads
   std::string mlp;       // "gelu" | "swiglu"
   std::string gelu =
-      "erf";              // "erf" | "tanh": the exact one, or GPT-2's approximation by a hyperbolic tangent
-  std::string norm;       // "layer" | "rms"
-  std::string position;   // "learned" | "rotary"
-  bool tied = true;       // llama: false; defaults(family) sets these three, complete() does not
-  bool bias = true;       // llama: false
-  bool qkv_bias = false;  // without bias: the product of queries, keys and values still has one
-  double dropout = 0.1;   // llama: 0
+      "erf";         // "erf" | "tanh": the exact one, or GPT-2's approximation by a hyperbolic tangent
+  std::string norm;  // "layer" | "rms"
+  double norm_epsilon = 1e-5;
+  std::string position;         // "learned" | "rotary"
+  double rotary_base = 10'000;  // rotary: pair i of d / 2 turns by rotary_base^(-2i/d) from token to token
+  bool tied = true;             // llama: false; defaults(family) sets these three, complete() does not
+  bool bias = true;             // llama: false
+  bool qkv_bias = false;        // without bias: the product of queries, keys and values still has one
+  double dropout = 0.1;         // llama: 0
   int64_t experts = 0,
           top_k = 0;           // 0: dense; no balancing loss, tokens beyond an expert's capacity are dropped
   int64_t expert_every = 1;    // one layer in so many has experts; the others are dense

@@ -40,7 +40,8 @@ const FileCase file_cases[] = {
     {std::string("model: {layerz: 4}\n"),
      {},
      "job.yaml:1:9: unknown key \"layerz\" under model (did you mean layers?); known are family, layers, "
-     "hidden, heads, seq, vocab, ffn, kv_heads, mlp, gelu, norm, position, tied, bias, qkv_bias, dropout, "
+     "hidden, heads, seq, vocab, ffn, kv_heads, mlp, gelu, norm, norm_epsilon, position, rotary_base, tied, "
+     "bias, qkv_bias, dropout, "
      "pad_vocab, experts, top_k, expert_every, masked, decoder_layers, decoder_seq, channels, classes, "
      "width, "
      "image, channels_last"},

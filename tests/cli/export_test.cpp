@@ -250,6 +250,26 @@ TEST(ExportCommand, SaysWhichTokenizerAFlavorNeeds) {
               HasSubstr("the vocabulary is the tokenizer's; give one of 64000 words"));
 }
 
+TEST(ExportCommand, SaysTheNumbersOfNormsAndPositions) {
+  const Words llama{"--model=llama3-8b", "--cluster=dgx-h100", "--gpus=8", "--precision=bf16"};
+  const Output megatron = run_export("megatron", llama, {"--norm-epsilon=1e-6"});
+  EXPECT_THAT(megatron.out, HasSubstr("    --norm-epsilon 1e-06 \\\n"));
+  EXPECT_THAT(megatron.out, HasSubstr("    --rotary-base 500000 \\\n"));
+  EXPECT_EQ(megatron.err, "");
+  EXPECT_THAT(run_export("megatron", llama, {"--rotary-base=10000.5"}).err,
+              HasSubstr("model.rotary_base 10000.5: --rotary-base is a whole number\n"));
+  const Output nemo = run_export("nemo", llama, {"--norm-epsilon=1e-6"});
+  EXPECT_THAT(nemo.out, HasSubstr("rotary_base=500000,"));
+  EXPECT_THAT(nemo.out, HasSubstr("layernorm_epsilon=1e-06,"));
+  EXPECT_THAT(run_export("torchtitan", llama).err, Not(HasSubstr("flavor is")));
+  const std::string others =
+      run_export("torchtitan", llama, {"--rotary-base=10000", "--norm-epsilon=1e-6"}).err;
+  EXPECT_THAT(others, HasSubstr("model.rotary_base 10000: rope_theta of the flavor is 500,000\n"));
+  EXPECT_THAT(others, HasSubstr("model.norm_epsilon 1e-06: norm_eps of the flavor is 1e-5\n"));
+  EXPECT_THAT(run_export("torchtitan", llama, {"--layers=16", "--norm-epsilon=1e-6"}).err,
+              HasSubstr("norm_eps=1e-06, rope_theta=500000, "));
+}
+
 TEST(ExportCommand, LetsFilesBeRead) {
   const Output json = run_export("deepspeed", gpt3);
   const auto doc = nlohmann::json::parse(json.out, nullptr, true, /*ignore_comments=*/true);

@@ -21,7 +21,7 @@ namespace {
 TEST(Jobs, AModelFromAFile) {
   TemporaryFile file("config.json", R"({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 32,
     "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 32, "intermediate_size": 11008,
-    "max_position_embeddings": 131072, "vocab_size": 32000, "head_dim": 128, "rms_norm_eps": 1e-6})");
+    "max_position_embeddings": 131072, "vocab_size": 32000, "head_dim": 128, "rms_norm_eps": 1e-5})");
   const Words rest{"--cluster=dgx-a100-80g", "--gpus=8", "--tp=8", "--json"};
   Words by_file{"simulate", "--model", file.path(), "--seq=4096"}, by_name{"simulate", "--model=llama2-7b"};
   by_file.insert(by_file.end(), rest.begin(), rest.end());
@@ -70,16 +70,22 @@ TEST(Jobs, AModelFromAFileHasItsBiasesAndActivation) {
                            "rope_scaling": {"rope_type": "llama3"})"),
                      {})
                 .err,
-            "boxcar: --model: rms_norm_eps 1e-06 is not built: norms have 1e-05\n"
-            "boxcar: --model: rope_scaling llama3 is not built: positions are not scaled\n"
-            "boxcar: --model: rope_theta 500000 is not built: rotary positions have 10000\n");
+            "boxcar: --model: rope_scaling llama3 is not built: positions are not scaled\n");
   EXPECT_EQ(simulate(llama("LlamaForCausalLM", R"(, "rope_parameters": {"rope_type": "yarn",
                            "rope_theta": 1000000.0})"),
                      {})
                 .err,
-            "boxcar: --model: rope_parameters yarn is not built: positions are not scaled\n"
-            "boxcar: --model: rope_theta 1000000 is not built: rotary positions have 10000\n");
+            "boxcar: --model: rope_parameters yarn is not built: positions are not scaled\n");
   EXPECT_EQ(simulate(llama("LlamaForCausalLM", R"(, "rope_scaling": {"type": "default"})"), {}).err, "");
+  const auto numbers = [&](const std::string& name, const std::string& more) {
+    const auto all = nlohmann::json::parse(simulate(llama(name, more), {}).out)["configuration"];
+    return all.value("model.rotary_base", "10000") + " " + all.value("model.norm_epsilon", "1e-05");
+  };
+  EXPECT_EQ(numbers("LlamaForCausalLM", R"(, "rms_norm_eps": 1e-05, "rope_theta": 500000.0)"),
+            "500000 1e-05");
+  EXPECT_EQ(numbers("LlamaForCausalLM", R"(, "rope_parameters": {"rope_theta": 500000})"), "500000 1e-06");
+  EXPECT_EQ(numbers("MixtralForCausalLM", R"(, "num_local_experts": 2, "num_experts_per_tok": 1)"),
+            "1000000 1e-05");
   const std::string bert = R"({"architectures": ["BertForMaskedLM"], )" + sizes;
   const Output tanh = simulate(
       bert + R"(, "hidden_act": "gelu_new", "hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0})",

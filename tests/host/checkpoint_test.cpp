@@ -225,6 +225,31 @@ TEST_F(DamagedCheckpoint, OfAnotherModel) {
   EXPECT_EQ(other(&Transformer::dropout, 0.5), "");
 }
 
+// Files written before the keys existed are of models with the numbers that all had.
+TEST(Checkpoint, KnowsTheNumbersOfNormsAndPositions) {
+  std::mt19937_64 random(51);
+  const TemporaryFolder folder;
+  Transformer usual = random_model(random, Architecture::llama);
+  usual.norm_epsilon = 1e-5, usual.rotary_base = 10'000;
+  Transformer llama3 = usual, llama1 = usual;
+  llama3.rotary_base = 500'000, llama1.norm_epsilon = 1e-6;
+  write_checkpoint(folder.path(), random_checkpoint(random, usual, 20));
+  const auto expect_read = [&] {
+    const auto read = [&](const Transformer& model) {
+      return message_of(folder, [&] { read_checkpoint(folder.path(), model); });
+    };
+    EXPECT_EQ(read(usual), "");
+    EXPECT_THAT(read(llama3), testing::HasSubstr("rotary_base is 10000.0, expected 500000.0"));
+    EXPECT_THAT(read(llama1), testing::HasSubstr("norm_epsilon is 1e-05, expected 1e-06"));
+  };
+  expect_read();
+  std::string state = contents(folder / "step-000020/state.json");
+  for (const std::string key : {",\n    \"norm_epsilon\": 1e-05", ",\n    \"rotary_base\": 10000.0"})
+    state.erase(state.find(key), key.size());
+  folder.file("step-000020/state.json", state);
+  expect_read();
+}
+
 // A file written before the key existed has experts in every layer.
 TEST(Checkpoint, KnowsWhichLayersHaveExperts) {
   std::mt19937_64 random(50);

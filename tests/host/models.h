@@ -36,6 +36,8 @@ inline ir::models::Transformer random_model(std::mt19937_64& random,
   c.dropout = 0.25;
   c.pad_vocab_to = 1;
   if (llama) c.bias = random() % 2 == 0;
+  if (random() % 2 == 0) c.norm_epsilon = 1e-6;
+  if (llama && random() % 2 == 0) c.rotary_base = 500'000;
   if (architecture == Architecture::own) {
     c.experts = pick(random, 2, 4);
     c.top_k = pick(random, 1, 2);

@@ -324,6 +324,28 @@ TEST(Models, FamiliesFillInTheRest) {
   EXPECT_EQ(gpt.norm + gpt.mlp + gpt.position, "layergelulearned");
 }
 
+// Forwards, backwards and where a layer runs again.
+TEST(Models, NormsAndPositionsHaveTheModelsNumbers) {
+  ir::TrainOptions options;
+  options.recompute = ir::Recompute::full;
+  for (const char* norm : {"layer", "rms"}) {
+    Transformer config = tiny("llama");
+    config.norm = norm, config.norm_epsilon = 0.25, config.rotary_base = 7;
+    int norms = 0, turns = 0;
+    for (const ir::Op& op : step_of(ir::models::build(config, 2), options).ops) {
+      if (op.type == "layer_norm" || op.type == "rms_norm") {
+        ++norms;
+        EXPECT_EQ(ir::attr_float(op.attrs, "eps"), 0.25) << op.name;
+      } else if (op.type == "rotary") {
+        ++turns;
+        EXPECT_EQ(ir::attr_float(op.attrs, "base"), 7) << op.name;
+      }
+    }
+    EXPECT_EQ(norms, 2 * 2 * config.layers + 1);
+    EXPECT_EQ(turns, 3 * 2 * config.layers);
+  }
+}
+
 // Splitting the packed axes splits by head and by neuron, which tensor parallelism relies on.
 TEST(Models, SplittingTheQkvWeightSplitsTheHeads) {
   Transformer config = tiny("llama");
