@@ -160,6 +160,8 @@ void add_transformer_keys(std::vector<Key>& k) {
                 entry("model", "ffn", MODEL(ffn), 1, 10 * million, "width of the feed-forward layer")));
   k.push_back(
       otherwise("heads", entry("model", "kv_heads", MODEL(kv_heads), 1, 10000, "key and value heads")));
+  k.push_back(otherwise("hidden / heads", entry("model", "head_dim", MODEL(head_dim), 1, million,
+                                                "width of a head of queries, keys and values")));
   k.push_back(choice("model", "mlp", MODEL(mlp), {"gelu", "swiglu"}, "activation of the feed-forward layer"));
   k.push_back(choice("model", "gelu", MODEL(gelu), {"erf", "tanh"},
                      "of mlp gelu: exact, or as GPT-2 has it, by a hyperbolic tangent"));

@@ -42,7 +42,7 @@ struct Checkpoint {
 };
 
 // Format of a model's stored weights. gpt2 needs layer norm, learned positions, GELU, biases and a key head
-// per head; llama RMS norm, rotary positions and SwiGLU; both a causal dense model.
+// per head, which share `hidden`; llama RMS norm, rotary positions and SwiGLU; both a causal dense model.
 enum class Architecture : uint8_t { gpt2, llama, own };
 Architecture architecture_of(const ir::models::Transformer& model);
 

@@ -33,6 +33,7 @@ const Key kKeys[] = {{"family", &Transformer::family},
                      {"vocab", &Transformer::vocab},
                      {"ffn", &Transformer::ffn},
                      {"kv_heads", &Transformer::kv_heads},
+                     {"head_dim", &Transformer::head_dim, true},
                      {"mlp", &Transformer::mlp},
                      {"gelu", &Transformer::gelu},
                      {"norm", &Transformer::norm},
@@ -106,7 +107,7 @@ Json llama_config(const Transformer& c) {
           {"hidden_size", c.hidden},
           {"num_attention_heads", c.heads},
           {"num_key_value_heads", c.kv_heads},
-          {"head_dim", c.hidden / c.heads},
+          {"head_dim", c.head_dim},
           {"intermediate_size", c.ffn},
           {"max_position_embeddings", c.seq},
           {"vocab_size", c.vocab},
@@ -206,6 +207,7 @@ Transformer read_model_keys(const JsonObject& object) {
   for (const Key& key : kKeys)
     if (!key.newer || object.has(key.name))
       std::visit([&](auto field) { read_value(object, key, model.*field); }, key.field);
+  if (model.head_dim == 0 && model.heads > 0) model.head_dim = model.hidden / model.heads;
   return model;
 }
 

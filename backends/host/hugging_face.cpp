@@ -19,10 +19,10 @@ const std::vector<Size> gpt2_sizes = {{"n_layer", "layers"},   {"n_embd", "hidde
                                       {"n_head", "heads"},     {"n_positions", "seq"},
                                       {"vocab_size", "vocab"}, {"n_inner", "ffn", false}};
 const std::vector<Size> llama_sizes = {
-    {"num_hidden_layers", "layers"},  {"hidden_size", "hidden"},
-    {"num_attention_heads", "heads"}, {"num_key_value_heads", "kv_heads", false},
-    {"intermediate_size", "ffn"},     {"max_position_embeddings", "seq"},
-    {"vocab_size", "vocab"}};
+    {"num_hidden_layers", "layers"},    {"hidden_size", "hidden"},
+    {"num_attention_heads", "heads"},   {"num_key_value_heads", "kv_heads", false},
+    {"head_dim", "head_dim", false},    {"intermediate_size", "ffn"},
+    {"max_position_embeddings", "seq"}, {"vocab_size", "vocab"}};
 const std::vector<Size> bert_sizes = {{"num_hidden_layers", "layers"},    {"hidden_size", "hidden"},
                                       {"num_attention_heads", "heads"},   {"intermediate_size", "ffn"},
                                       {"max_position_embeddings", "seq"}, {"vocab_size", "vocab"}};
@@ -186,14 +186,6 @@ HuggingFaceModel read_hugging_face(const JsonObject& config) {
   read_constants(config, row, model);
   if (config.has("sliding_window") && config.flag("use_sliding_window", row.uses_window))
     model.window = config.whole("sliding_window", 1);
-  const auto size = [&](const std::string& key) {
-    const auto named = [&](const Size& one) { return one.key == key; };
-    return config.whole(std::find_if(row.sizes.begin(), row.sizes.end(), named)->from, 1);
-  };
-  const int64_t heads = size("heads"), hidden = size("hidden");
-  if (config.has("head_dim") && (hidden % heads != 0 || config.whole("head_dim", 1) != hidden / heads))
-    config.refuse("head_dim",
-                  fmt::format("hidden / heads = {}, the only one that our models have", hidden / heads));
   return model;
 }
 

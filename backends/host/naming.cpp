@@ -36,7 +36,7 @@ enum class Head : uint8_t { query, key, value };
 
 // The columns of the packed qkv that are queries, keys or values, head by head.
 std::vector<int64_t> head_columns(const Transformer& c, Head which) {
-  const int64_t d = c.hidden / c.heads, group = c.heads / c.kv_heads;
+  const int64_t d = c.head_dim, group = c.heads / c.kv_heads;
   const int64_t begin = which == Head::query ? 0 : which == Head::key ? group : group + 1;
   std::vector<int64_t> columns;
   for (int64_t kv = 0; kv < c.kv_heads; ++kv)
@@ -84,7 +84,7 @@ class Table {
       linear(theirs + "self_attn.q_proj", ours + "attn.qkv", c_.hidden, head_columns(c_, Head::query));
       linear(theirs + "self_attn.k_proj", ours + "attn.qkv", c_.hidden, head_columns(c_, Head::key));
       linear(theirs + "self_attn.v_proj", ours + "attn.qkv", c_.hidden, head_columns(c_, Head::value));
-      linear(theirs + "self_attn.o_proj", ours + "attn.proj", c_.hidden, first(c_.hidden));
+      linear(theirs + "self_attn.o_proj", ours + "attn.proj", c_.heads * c_.head_dim, first(c_.hidden));
       plain(theirs + "post_attention_layernorm.weight", {c_.hidden}, ours + "ln2.weight");
       linear(theirs + "mlp.gate_proj", ours + "mlp.fc1", c_.hidden, pair_columns(c_, 0));
       linear(theirs + "mlp.up_proj", ours + "mlp.fc1", c_.hidden, pair_columns(c_, 1));
@@ -221,7 +221,8 @@ void take(const NamedTensor& row, const StoredTensor& theirs, const ir::TensorTy
 Architecture architecture_of(const Transformer& model) {
   const Transformer c = ir::models::complete(model);
   if (c.family == "bert" || c.experts > 0) return Architecture::own;
-  if (c.norm == "layer" && c.position == "learned" && c.mlp == "gelu" && c.bias && c.kv_heads == c.heads)
+  const bool key_head_per_head = c.kv_heads == c.heads && c.head_dim * c.heads == c.hidden;
+  if (c.norm == "layer" && c.position == "learned" && c.mlp == "gelu" && c.bias && key_head_per_head)
     return Architecture::gpt2;
   if (c.norm == "rms" && c.position == "rotary" && c.mlp == "swiglu") return Architecture::llama;
   return Architecture::own;

@@ -54,6 +54,8 @@ int64_t Source::padded_vocab() const {
   return ir::models::padded_vocab(padded);
 }
 
+bool Source::divides_hidden() const { return model().head_dim * model().heads == model().hidden; }
+
 bool Source::recomputes() const { return recomputes_anything(job()); }
 
 bool Source::even_stages() const {

@@ -49,6 +49,7 @@ struct Source {
   int nodes() const;
   int64_t micro_batches() const;  // of a replica in a step
   int64_t padded_vocab() const;   // rows of the embedding
+  bool divides_hidden() const;    // heads share `hidden`, as where head_dim is not given
   bool pipelined() const { return parallel().pp > 1; }
   bool replicated() const { return parallel().dp > 1; }
   bool sharded() const { return parallel().dp > 1 && parallel().zero > 0; }

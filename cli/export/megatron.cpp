@@ -319,6 +319,12 @@ std::vector<Row> make_rows() {
          w.set("--group-query-attention", true);
          w.set("--num-query-groups", w.from.model().kv_heads);
        }},
+      {{"model.head_dim"},
+       {"--kv-channels"},
+       "",
+       [](Writer& w) {
+         if (!w.from.divides_hidden()) w.set("--kv-channels", w.from.model().head_dim);
+       }},
       {{"model.seq", "model.decoder_seq"},
        {"--seq-length", "--encoder-seq-length", "--decoder-seq-length", "--max-position-embeddings"},
        "",

@@ -236,6 +236,12 @@ std::vector<Row> make_rows() {
          if (w.from.model().kv_heads != w.from.model().heads)
            w.set("GPTConfig.num_query_groups", w.from.model().kv_heads);
        }},
+      {{"model.head_dim"},
+       {"GPTConfig.kv_channels"},
+       "",
+       [](Writer& w) {
+         if (!w.from.divides_hidden()) w.set("GPTConfig.kv_channels", w.from.model().head_dim);
+       }},
       {{"model.seq"},
        {"GPTConfig.seq_length", "MockDataModule.seq_length"},
        "",

@@ -81,6 +81,7 @@ void write_vocabulary(Writer& w) {
 
 void write_structure(Writer& w) {
   const ir::models::Transformer& m = w.from.model();
+  if (!w.from.divides_hidden()) w.cannot("model.head_dim", "heads of llama3 are dim / n_heads wide");
   if (m.mlp != "swiglu") w.cannot("model.mlp", "llama3 has swiglu");
   if (m.mlp == "gelu" && m.gelu != "erf") w.cannot("model.gelu", "llama3 has swiglu");
   if (m.norm != "rms") w.cannot("model.norm", "llama3 has rms");
@@ -241,9 +242,10 @@ std::vector<Row> make_rows() {
        "sizes that no flavor has; families other than llama",
        write_model},
       {{"model.vocab", "model.pad_vocab"}, {}, "the vocabulary, which is the tokenizer's", write_vocabulary},
-      {{"model.mlp", "model.gelu", "model.norm", "model.position", "model.tied", "model.bias",
-        "model.norm_epsilon", "model.rotary_base", "model.qkv_bias", "model.dropout", "model.experts",
-        "model.top_k", "model.expert_every", "model.masked", "model.decoder_layers", "model.decoder_seq"},
+      {{"model.head_dim", "model.mlp", "model.gelu", "model.norm", "model.position", "model.tied",
+        "model.bias", "model.norm_epsilon", "model.rotary_base", "model.qkv_bias", "model.dropout",
+        "model.experts", "model.top_k", "model.expert_every", "model.masked", "model.decoder_layers",
+        "model.decoder_seq"},
        {},
        "it is as in Llama, and what differs is noted",
        write_structure},

@@ -34,13 +34,16 @@ void check_sizes(const Transformer& c) {
       {"vocab", c.vocab},   {"ffn", c.ffn},       {"kv_heads", c.kv_heads}, {"pad_vocab_to", c.pad_vocab_to}};
   for (const auto& [key, value] : positive)
     require(value > 0, key, fmt::format("is {}, expected at least 1", value));
-  require(c.hidden % c.heads == 0, "heads",
-          fmt::format("{} does not divide hidden {} (use {})", c.heads, c.hidden, divisors(c.hidden)));
+  require(c.head_dim != 0, "heads",
+          fmt::format("{} does not divide hidden {} (use {}, or give head_dim)", c.heads, c.hidden,
+                      divisors(c.hidden)));
+  require(c.head_dim > 0, "head_dim", fmt::format("is {}, expected at least 1", c.head_dim));
   require(c.heads % c.kv_heads == 0, "kv_heads",
           fmt::format("{} does not divide heads {} (use {})", c.kv_heads, c.heads, divisors(c.heads)));
-  require(c.position != "rotary" || c.hidden / c.heads % 2 == 0, "heads",
-          fmt::format("{} leaves heads of {} elements, rotary positions need an even number", c.heads,
-                      c.hidden / c.heads));
+  const bool divided = c.head_dim * c.heads == c.hidden;
+  require(c.position != "rotary" || c.head_dim % 2 == 0, divided ? "heads" : "head_dim",
+          fmt::format("{} leaves heads of {} elements, rotary positions need an even number",
+                      divided ? c.heads : c.head_dim, c.head_dim));
   require(c.rotary_base >= 1 && std::isfinite(c.rotary_base), "rotary_base",
           fmt::format("is {}, expected at least 1", c.rotary_base));
   require(c.norm_epsilon > 0 && c.norm_epsilon <= 1, "norm_epsilon",
@@ -193,7 +196,7 @@ class Writer {
   }
 
   TensorId attention(TensorId x, bool causal) {
-    const int64_t d = c_.hidden / c_.heads, group = c_.heads / c_.kv_heads;
+    const int64_t d = c_.head_dim, group = c_.heads / c_.kv_heads;
     const TensorId qkv = linear(before(x, "ln1"), "attn.qkv", c_.hidden, c_.kv_heads * (group + 2) * d);
     std::vector<TensorId> heads =
         b_.op("split_heads", {qkv}, {{"group", group}, {"head_dim", d}}, "attn.heads");
@@ -208,7 +211,7 @@ class Writer {
 
   // Queries come from the decoder, keys and values from the encoder.
   TensorId cross_attention(TensorId x, TensorId memory) {
-    const int64_t d = c_.hidden / c_.heads;
+    const int64_t d = c_.head_dim;
     const auto heads = [&](TensorId from, const std::string& name, int64_t count) {
       const TensorId y = linear(from, "cross.attn." + name, c_.hidden, count * d);
       return b_.op1("merge_heads_grad", {y}, {{"head_dim", d}}, "cross.attn." + name + ".heads");
@@ -225,7 +228,7 @@ class Writer {
     const TensorId context = c_.flash ? flash_core(heads, causal, at) : core(heads, causal, at);
     b_.set_core(false);
     const TensorId merged = b_.op1("merge_heads", {context}, {}, at + ".merge");
-    return linear(merged, at + ".proj", c_.hidden, c_.hidden);
+    return linear(merged, at + ".proj", c_.heads * c_.head_dim, c_.hidden);
   }
 
   // A norm stands before a layer's halves or, as BERT was published, after them.
@@ -241,7 +244,7 @@ class Writer {
 
   // The groups of queries that share a key stand in one product: [b, kv_heads, group * s, d].
   TensorId core(const std::vector<TensorId>& heads, bool causal, const std::string& at) {
-    const int64_t group = c_.heads / c_.kv_heads, d = c_.hidden / c_.heads;
+    const int64_t group = c_.heads / c_.kv_heads, d = c_.head_dim;
     const int64_t queries = b_.type(heads[0]).shape[2], keys = b_.type(heads[1]).shape[2];
     const auto grouped = [&](TensorId x, int64_t last, const char* name) {
       if (group == 1) return x;
@@ -354,6 +357,7 @@ Transformer complete(Transformer c) {
                  {"vocab", c.vocab},
                  {"ffn", c.ffn},
                  {"kv_heads", c.kv_heads},
+                 {"head_dim", c.head_dim},
                  {"pad_vocab_to", c.pad_vocab_to},
                  {"experts", c.experts},
                  {"top_k", c.top_k},
@@ -363,6 +367,7 @@ Transformer complete(Transformer c) {
                  {"decoder_seq", c.decoder_seq}});
   const bool llama = c.family == "llama";
   if (c.kv_heads == 0) c.kv_heads = c.heads;
+  if (c.head_dim == 0 && c.heads > 0 && c.hidden % c.heads == 0) c.head_dim = c.hidden / c.heads;
   if (c.experts > 0 && c.top_k == 0) c.top_k = std::min<int64_t>(2, c.experts);
   if (c.ffn == 0) c.ffn = llama ? round_up((8 * c.hidden + 2) / 3, 256) : 4 * c.hidden;
   if (c.mlp.empty()) c.mlp = llama ? "swiglu" : "gelu";
@@ -392,13 +397,17 @@ Graph build(const Transformer& config, int64_t batch) {
 
 namespace {
 
+// Of the products before and after attention: queries, keys and values, and the projection.
+int64_t attention_weights(const Transformer& c) {
+  return c.hidden * c.head_dim * (2 * c.heads + 2 * c.kv_heads);
+}
+
 // Weights of the four products of a layer, with `experts` experts in it, 0: dense.
 int64_t product_weights(const Transformer& c, int64_t experts) {
-  const int64_t d = c.hidden / c.heads, qkv = (c.heads + 2 * c.kv_heads) * d,
-                width = c.mlp == "swiglu" ? 2 : 1;
+  const int64_t width = c.mlp == "swiglu" ? 2 : 1;
   const int64_t mlp = c.hidden * width * c.ffn + c.ffn * c.hidden;
   const int64_t mlps = experts > 0 ? experts * mlp + c.hidden * experts : mlp;
-  return c.hidden * qkv + c.hidden * c.hidden + mlps;
+  return attention_weights(c) + mlps;
 }
 
 int64_t expert_layers(const Transformer& c) { return c.experts > 0 ? c.layers / c.expert_every : 0; }
@@ -407,7 +416,7 @@ int64_t expert_layers(const Transformer& c) { return c.experts > 0 ? c.layers / 
 
 int64_t parameters(const Transformer& config) {
   const Transformer c = complete(config);
-  const int64_t d = c.hidden / c.heads, norm = (c.norm == "layer" ? 2 : 1) * c.hidden;
+  const int64_t d = c.head_dim, norm = (c.norm == "layer" ? 2 : 1) * c.hidden;
   const int64_t width = c.mlp == "swiglu" ? 2 : 1;
   const auto layer = [&](int64_t experts) {
     const int64_t mlps = std::max<int64_t>(experts, 1);
@@ -420,8 +429,8 @@ int64_t parameters(const Transformer& config) {
   const int64_t h = c.hidden,
                 heads = h * h + h + norm + c.vocab + h * h + h + 2 * h + 2;  // predictions, next
   const int64_t with_experts = expert_layers(c);
-  const int64_t shared = c.kv_heads * d;
-  const int64_t cross = 2 * (h + shared) * h + (c.bias ? 2 * h + 2 * shared : 0) + norm;
+  const int64_t queries = c.heads * d, shared = c.kv_heads * d;
+  const int64_t cross = 2 * (queries + shared) * h + (c.bias ? h + queries + 2 * shared : 0) + norm;
   const int64_t decoder = c.decoder_layers > 0 ? c.decoder_layers * cross + norm +
                                                      (c.position == "learned" ? c.decoder_seq * h : 0)
                                                : 0;
@@ -434,7 +443,8 @@ double model_flops(const Transformer& config, int64_t batch) {
   const auto b = static_cast<double>(batch), s = static_cast<double>(c.seq),
              h = static_cast<double>(c.hidden);
   const auto dense = static_cast<double>(product_weights(c, 0));
-  const double attention = h * h + h * static_cast<double>((c.heads + 2 * c.kv_heads) * (c.hidden / c.heads));
+  const auto attention = static_cast<double>(attention_weights(c));
+  const auto q = static_cast<double>(c.heads * c.head_dim);  // width of all queries
   // A token runs through top_k experts only.
   const double mixture =
       attention + static_cast<double>(c.top_k) * (dense - attention) + h * static_cast<double>(c.experts);
@@ -444,13 +454,13 @@ double model_flops(const Transformer& config, int64_t batch) {
   // s.
   const auto vocab = static_cast<double>(padded_vocab(c)), masked = static_cast<double>(c.masked);
   const double head = c.masked > 0 ? masked * h * (h + vocab) + h * (h + 2) : s * h * vocab;
-  if (c.decoder_layers == 0) return 6 * b * s * weights + layers * 3 * (4 * b * s * s * h) + 6 * b * head;
+  if (c.decoder_layers == 0) return 6 * b * s * weights + layers * 3 * (4 * b * s * s * q) + 6 * b * head;
   // The decoder's tokens, which look at their own and at the encoder's, whose keys and values are made for
   // each of its layers.
   const auto t = static_cast<double>(c.decoder_seq), decoder = static_cast<double>(c.decoder_layers);
-  const double encoder = layers - decoder, shared = static_cast<double>(c.kv_heads * (c.hidden / c.heads));
-  const double products = encoder * s * dense + decoder * (t * (dense + 2 * h * h) + 2 * s * h * shared);
-  return 6 * b * (products + t * h * vocab) + 12 * b * h * (encoder * s * s + decoder * (t * t + t * s));
+  const double encoder = layers - decoder, shared = static_cast<double>(c.kv_heads * c.head_dim);
+  const double products = encoder * s * dense + decoder * (t * (dense + 2 * h * q) + 2 * s * h * shared);
+  return 6 * b * (products + t * h * vocab) + 12 * b * q * (encoder * s * s + decoder * (t * t + t * s));
 }
 
 }  // namespace boxcar::ir::models

@@ -40,7 +40,8 @@ const FileCase file_cases[] = {
     {std::string("model: {layerz: 4}\n"),
      {},
      "job.yaml:1:9: unknown key \"layerz\" under model (did you mean layers?); known are family, layers, "
-     "hidden, heads, seq, vocab, ffn, kv_heads, mlp, gelu, norm, norm_epsilon, position, rotary_base, tied, "
+     "hidden, heads, seq, vocab, ffn, kv_heads, head_dim, mlp, gelu, norm, norm_epsilon, position, "
+     "rotary_base, tied, "
      "bias, qkv_bias, dropout, "
      "pad_vocab, experts, top_k, expert_every, masked, decoder_layers, decoder_seq, channels, classes, "
      "width, "
@@ -188,7 +189,7 @@ TEST(BadInput, ModelsFromFiles) {
        "\"gelu_pytorch_tanh\""},
       {R"({"architectures": ["BertForMaskedLM"], "num_hidden_layers": 2, "hidden_size": 64,
            "num_attention_heads": 5, "intermediate_size": 128, "max_position_embeddings": 64, "vocab_size": 128})",
-       "--model: model.heads: 5 does not divide hidden 64 (use 1, 2, 4, 8, 16, 32, 64)"},
+       "--model: model.heads: 5 does not divide hidden 64 (use 1, 2, 4, 8, 16, 32, 64, or give head_dim)"},
   };
   for (const auto& [text, message] : cases) {
     TemporaryFile file("config.json", text);

@@ -148,6 +148,19 @@ TEST(HuggingFaceConfig, ReadsPublishedLlama3) {
   }
 }
 
+// Mistral AI's Nemo of 12B, whose 32 heads are 128 wide beside a residual stream of 5,120.
+TEST(HuggingFaceConfig, ReadsPublishedMistralNemo) {
+  const TemporaryFolder folder;
+  const std::string sizes = R"({
+    "hidden_act": "silu", "hidden_size": 5120, "initializer_range": 0.02, "intermediate_size": 14336,
+    "max_position_embeddings": 131072, "num_attention_heads": 32, "num_hidden_layers": 40,
+    "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "sliding_window": null,
+    "tie_word_embeddings": false, "vocab_size": 131072, "head_dim": 128, "architectures": ["LlamaForCausalLM"]})";
+  const Transformer c = read_hugging_face_config(folder.file("config.json", sizes));
+  EXPECT_EQ(c.head_dim, 128);
+  EXPECT_EQ(ir::models::parameters(c), 12'247'782'400);
+}
+
 // As transformers' configuration classes have them.
 TEST(HuggingFaceConfig, NumbersThatAFileLeavesOut) {
   const TemporaryFolder folder;
@@ -194,12 +207,11 @@ TEST(HuggingFaceConfig, RefusesWhatOurModelsCannotBe) {
   EXPECT_EQ(refused("gpt", "n_embd", "9000000000000000000"),
             "2: config.json: hidden: is 9000000000000000000, expected at most 2147483647");
   EXPECT_EQ(refused("llama", "head_dim", "4611686018427387904"),
-            "2: config.json: head_dim is 4611686018427387904, expected hidden / heads = 2, the only one that "
-            "our models have");
+            "2: config.json: head_dim: is 4611686018427387904, expected at most 2147483647");
   EXPECT_EQ(refused("gpt", "n_embd", "\"8\""),
             "2: config.json: n_embd is \"8\", expected a whole number of at least 1");
   EXPECT_EQ(refused("gpt", "n_head", "3"),
-            "2: config.json: heads: 3 does not divide hidden 8 (use 1, 2, 4, 8)");
+            "2: config.json: heads: 3 does not divide hidden 8 (use 1, 2, 4, 8, or give head_dim)");
   EXPECT_EQ(refused("gpt", "activation_function", "\"relu\""),
             "2: config.json: activation_function is \"relu\", expected \"gelu\", \"gelu_new\", "
             "\"gelu_fast\" or \"gelu_pytorch_tanh\"");
@@ -224,8 +236,8 @@ TEST(HuggingFaceConfig, RefusesWhatOurModelsCannotBe) {
             "2: config.json: rope_scaling: type is \"linear\", expected \"default\"");
   EXPECT_EQ(refused("llama", "rope_scaling", "3"), "2: config.json: rope_scaling is 3, expected an object");
   EXPECT_EQ(refused("llama", "mlp_bias", "true"), "2: config.json: mlp_bias is true, expected false");
-  EXPECT_EQ(refused("llama", "head_dim", "4"),
-            "2: config.json: head_dim is 4, expected hidden / heads = 2, the only one that our models have");
+  EXPECT_EQ(refused("llama", "head_dim", "3"),
+            "2: config.json: head_dim: 3 leaves heads of 3 elements, rotary positions need an even number");
   EXPECT_EQ(refused("llama", "hidden_act", "\"gelu\""),
             "2: config.json: hidden_act is \"gelu\", expected \"silu\"");
 }

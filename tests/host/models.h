@@ -36,6 +36,10 @@ inline ir::models::Transformer random_model(std::mt19937_64& random,
   c.dropout = 0.25;
   c.pad_vocab_to = 1;
   if (llama) c.bias = random() % 2 == 0;
+  if (architecture != Architecture::gpt2 && random() % 2 == 0) {
+    c.head_dim = 2 * pick(random, 1, 4);
+    c.hidden = pick(random, 1, 12);
+  }
   if (random() % 2 == 0) c.norm_epsilon = 1e-6;
   if (llama && random() % 2 == 0) c.rotary_base = 500'000;
   if (architecture == Architecture::own) {

@@ -76,8 +76,14 @@ TEST(Models, ParametersOfPublishedModels) {
   mixtral.top_k = 2;
   ir::models::Transformer qwen = model("llama", 28, 3584, 28, 32768, 152064);
   qwen.kv_heads = 4, qwen.ffn = 18944, qwen.qkv_bias = true;
-  EXPECT_EQ(ir::models::parameters(qwen), 7615616512);                                // Qwen2 7B
-  EXPECT_EQ(ir::models::parameters(mixtral), 46702792704);                            // Mixtral 8x7B
+  Transformer nemo = model("llama", 40, 5120, 32, 131072, 131072);
+  nemo.kv_heads = 8, nemo.head_dim = 128, nemo.ffn = 14336;
+  Transformer gemma = model("llama", 28, 3072, 16, 8192, 256000);
+  gemma.head_dim = 256, gemma.ffn = 24576, gemma.tied = true;
+  EXPECT_EQ(ir::models::parameters(nemo), 12247782400);     // Mistral Nemo
+  EXPECT_EQ(ir::models::parameters(gemma), 8537680896);     // Gemma 7B, gated by GELU
+  EXPECT_EQ(ir::models::parameters(qwen), 7615616512);      // Qwen2 7B
+  EXPECT_EQ(ir::models::parameters(mixtral), 46702792704);  // Mixtral 8x7B
   EXPECT_NEAR(static_cast<double>(ir::models::parameters(gpt3())), 174.6e9, 0.05e9);  // "174,600 M"
 }
 
@@ -222,6 +228,8 @@ TEST(Models, GraphsHaveTheParametersOfTheFormula) {
     config.layers = 3;
     config.kv_heads = 2;
     EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << config.family;
+    config.head_dim = 6;
+    EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << config.family;
     config.experts = 3;
     config.top_k = 1;
     EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << config.family;
@@ -257,7 +265,7 @@ TEST(Models, T5ReadsTheEncoderInEveryLayerOfTheDecoder) {
   config.pad_vocab_to = 1;
   for (const char* position : {"learned", "rotary"})
     for (const bool bias : {true, false}) {
-      config.position = position, config.bias = bias;
+      config.position = position, config.bias = bias, config.head_dim = bias ? 0 : 4;
       EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << position << bias;
     }
   const ir::Graph graph = ir::models::build(config, 2);
@@ -298,7 +306,10 @@ TEST(Models, FlopsOfEveryStyleAreCountedOnTheGraph) {
   Transformer heads = bert_base(), gshard = mixtral;
   heads.layers = 1;
   gshard.expert_every = 2;
-  for (const Transformer& config : {llama, padded, tiny("bert"), mixtral, heads, gshard, tiny_t5()})
+  Transformer wide = llama, wide_t5 = tiny_t5();
+  wide.head_dim = 256, wide.heads = 24, wide_t5.head_dim = 6;
+  for (const Transformer& config :
+       {llama, padded, tiny("bert"), mixtral, heads, gshard, tiny_t5(), wide, wide_t5})
     EXPECT_NEAR(counted_flops(step_of(ir::models::build(config, 4), {})) / ir::models::model_flops(config, 4),
                 1, 1e-12)
         << config.family;
@@ -385,7 +396,9 @@ TEST(Models, RefusesSizesThatCannotBe) {
     change(config);
     return refusal(config);
   };
-  EXPECT_EQ(with([](auto& c) { c.heads = 3; }), "heads: 3 does not divide hidden 8 (use 1, 2, 4, 8)");
+  EXPECT_EQ(with([](auto& c) { c.heads = 3; }),
+            "heads: 3 does not divide hidden 8 (use 1, 2, 4, 8, or give head_dim)");
+  EXPECT_EQ(with([](auto& c) { c.head_dim = -1; }), "head_dim: is -1, expected at least 1");
   EXPECT_EQ(with([](auto& c) { c.kv_heads = 3; }), "kv_heads: 3 does not divide heads 4 (use 1, 2, 4)");
   EXPECT_EQ(with([](auto& c) { c.layers = 0; }), "layers: is 0, expected at least 1");
   EXPECT_EQ(with([](auto& c) { c.vocab = -5; }), "vocab: is -5, expected at least 1");

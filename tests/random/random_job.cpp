@@ -35,6 +35,7 @@ std::vector<Dimension> make_dimensions() {
       {"model.vocab", {"10", "16", "17"}},
       {"model.ffn", {"16", "", "6", "24"}},
       {"model.kv_heads", {"", "1", "2", "3", "4"}},
+      {"model.head_dim", {"", "4", "6"}},
       {"model.mlp", {"", "gelu", "swiglu"}},
       {"model.gelu", {"erf", "tanh"}},
       {"model.norm", {"", "layer", "rms"}},

@@ -25,6 +25,11 @@ const TransformerRow transformers[] = {
     {"tp2_bert", "bert", 0.1, 2, [](Job& j) { j.parallel.tp = 2; }},
     {"tp2_flash", "gpt", 0.1, 1, [](Job& j) { j.parallel.tp = 2, j.train.flash = true; }},
     {"sp2", "gpt", 0.1, 1, [](Job& j) { j.parallel.tp = 2, j.parallel.sequence_parallel = true; }},
+    {"sp2_wide_heads", "llama", 0, 1,
+     [](Job& j) {
+       j.model->head_dim = 6, j.model->norm_epsilon = 1e-3, j.model->rotary_base = 50;
+       j.parallel.tp = 2, j.parallel.sequence_parallel = true;
+     }},
     {"sp4", "gpt", 0, 2, [](Job& j) { j.parallel.tp = 4, j.parallel.sequence_parallel = true; }},
     {"sp2_llama", "llama", 0, 1, [](Job& j) { j.parallel.tp = 2, j.parallel.sequence_parallel = true; }},
     {"dp2_tp2", "gpt", 0.1, 3, [](Job& j) { j.parallel.dp = j.parallel.tp = 2; }},
