@@ -17,6 +17,11 @@ struct Row {
   const char* more = "";  // other keys: "rotary_base=500000 norm_epsilon=1e-06"
 };
 
+// Sequences are those of pre-training before the last stage, which lengthens them (arXiv:2505.09388, section
+// 3.2); sizes that the report leaves out are those of config.json at https://huggingface.co/Qwen.
+constexpr const char* qwen3 = "Qwen team 2025, arXiv:2505.09388";
+#define QWEN3 "head_dim=128 qk_norm=true rotary_base=1000000 norm_epsilon=1e-06"
+
 // Sizes as the named reports state them; kv_heads and ffn 0: the family's default. Epsilons are those of the
 // published code: 1e-12 for BERT (github.com/google-research/bert modeling.py, by TensorFlow's layer_norm).
 constexpr Row rows[] = {
@@ -37,7 +42,18 @@ constexpr Row rows[] = {
      "rotary_base=500000"},
     {"llama3-405b", "llama", 126, 16384, 128, 8, 53248, 8192, 128256, "Llama team 2024, arXiv:2407.21783",
      "rotary_base=500000"},
+    {"qwen3-0.6b", "llama", 28, 1024, 16, 8, 3072, 4096, 151936, qwen3, QWEN3 " tied=true"},
+    {"qwen3-1.7b", "llama", 28, 2048, 16, 8, 6144, 4096, 151936, qwen3, QWEN3 " tied=true"},
+    {"qwen3-4b", "llama", 36, 2560, 32, 8, 9728, 4096, 151936, qwen3, QWEN3 " tied=true"},
+    {"qwen3-8b", "llama", 36, 4096, 32, 8, 12288, 4096, 151936, qwen3, QWEN3},
+    {"qwen3-14b", "llama", 40, 5120, 40, 8, 17408, 4096, 151936, qwen3, QWEN3},
+    {"qwen3-32b", "llama", 64, 5120, 64, 8, 25600, 4096, 151936, qwen3, QWEN3},
+    {"qwen3-30b-a3b", "llama", 48, 2048, 32, 4, 6144, 4096, 151936, qwen3,
+     QWEN3 " experts=128 top_k=8 expert_ffn=768"},
+    {"qwen3-235b-a22b", "llama", 94, 4096, 64, 4, 12288, 4096, 151936, qwen3,
+     QWEN3 " experts=128 top_k=8 expert_ffn=1536"},
 };
+#undef QWEN3
 
 // As https://huggingface.co has them, with or without what stands before the slash. Sizes of Llama 3.1
 // and 3.3 are those of Llama 3, but for the longest sequence.
@@ -61,6 +77,14 @@ constexpr std::pair<const char*, const char*> hugging_face_names[] = {
     {"meta-llama/Meta-Llama-3.1-70B", "llama3-70b"},
     {"meta-llama/Meta-Llama-3.1-405B", "llama3-405b"},
     {"meta-llama/Llama-3.3-70B", "llama3-70b"},
+    {"Qwen/Qwen3-0.6B", "qwen3-0.6b"},
+    {"Qwen/Qwen3-1.7B", "qwen3-1.7b"},
+    {"Qwen/Qwen3-4B", "qwen3-4b"},
+    {"Qwen/Qwen3-8B", "qwen3-8b"},
+    {"Qwen/Qwen3-14B", "qwen3-14b"},
+    {"Qwen/Qwen3-32B", "qwen3-32b"},
+    {"Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"},
+    {"Qwen/Qwen3-235B-A22B", "qwen3-235b-a22b"},
 };
 
 std::string lower(std::string_view text) {
@@ -73,7 +97,7 @@ std::string lower(std::string_view text) {
 // The catalog's name of a model that Hugging Face's name stands for, else `name`.
 std::string name_here(std::string_view name) {
   std::string text = lower(name);
-  for (const std::string_view tuned : {"-instruct", "-chat-hf", "-chat"})
+  for (const std::string_view tuned : {"-instruct", "-chat-hf", "-chat", "-base"})
     if (text.ends_with(tuned)) {
       text.erase(text.size() - tuned.size());
       break;

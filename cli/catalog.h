@@ -17,7 +17,7 @@ struct CatalogModel {
   int64_t window = 0;                   // of a file: tokens that attention reaches back, 0: all
 };
 const std::vector<CatalogModel>& catalog();
-// By its name here or, in any case and also of its -Instruct and -chat versions, by Hugging Face's:
+// By its name here or, in any case and also of its -Instruct, -chat and -Base versions, by Hugging Face's:
 // "meta-llama/Meta-Llama-3-70B". nullptr where there is none.
 const CatalogModel* find_model(std::string_view name);
 std::string family_named(const std::string& name);  // of a model of the catalog; else the name itself

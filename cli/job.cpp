@@ -454,11 +454,13 @@ std::map<std::string, std::string> labels_of(const Request& request) {
   if (request.memory_margin == 0) labels.erase("cluster.memory_margin");
   if (request.gpus_per_node == 0) labels.erase("cluster.gpus_per_node");
   labels.erase("train.preset");  // every key that it sets stands here
-  for (const char* rare : {"model.qkv_bias", "model.norm_epsilon", "model.rotary_base"})
+  for (const char* rare : {"model.qkv_bias", "model.qk_norm", "model.norm_epsilon", "model.rotary_base"})
     if (labels.contains(rare) && labels[rare] == get(key_at(rare), Request())) labels.erase(rare);
   const auto* transformer = request.job.model.transformer();
   if (transformer && transformer->head_dim * transformer->heads == transformer->hidden)
     labels.erase("model.head_dim");
+  if (transformer && (transformer->experts == 0 || transformer->expert_ffn == transformer->ffn))
+    labels.erase("model.expert_ffn");
   if (ir::models::experts(request.job.model) == 0)
     labels.erase("model.expert_every"), labels.erase("train.routing_skew");
   if (request.job.train.precision != ir::Precision::fp8) labels.erase("train.fp8_recipe");

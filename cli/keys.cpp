@@ -162,6 +162,8 @@ void add_transformer_keys(std::vector<Key>& k) {
       otherwise("heads", entry("model", "kv_heads", MODEL(kv_heads), 1, 10000, "key and value heads")));
   k.push_back(otherwise("hidden / heads", entry("model", "head_dim", MODEL(head_dim), 1, million,
                                                 "width of a head of queries, keys and values")));
+  k.push_back(entry("model", "qk_norm", MODEL(qk_norm), 0, 1,
+                    "each head's queries and keys are normalised before positions and scores"));
   k.push_back(choice("model", "mlp", MODEL(mlp), {"gelu", "swiglu"}, "activation of the feed-forward layer"));
   k.push_back(choice("model", "gelu", MODEL(gelu), {"erf", "tanh"},
                      "of mlp gelu: exact, or as GPT-2 has it, by a hyperbolic tangent"));
@@ -182,6 +184,8 @@ void add_transformer_keys(std::vector<Key>& k) {
       entry("model", "experts", MODEL(experts), 0, 100000, "experts of each feed-forward layer, 0: dense"));
   k.push_back(otherwise("2 where there are experts",
                         entry("model", "top_k", MODEL(top_k), 0, 1000, "experts that each token goes to")));
+  k.push_back(otherwise("ffn", entry("model", "expert_ffn", MODEL(expert_ffn), 1, 10 * million,
+                                     "width of an expert's feed-forward layer")));
   k.push_back(entry("model", "expert_every", MODEL(expert_every), 1, 1000,
                     "layers from one with experts to the next"));
   for (size_t i = first; i < k.size(); ++i) k[i].families = ir::models::transformer_families();
@@ -327,7 +331,7 @@ std::vector<Key> make_keys() {
       entry("run", "keep_checkpoints", RUN(keep_checkpoints), 0, million, "newest ones kept (0: all)"));
   k.push_back(entry("run", "resume", RUN(resume), 0, 1, "go on from the newest checkpoint, if there is one"));
   k.push_back(entry("run", "init_from", RUN(init_from), 0, 0,
-                    "model.safetensors of GPT-2 or Llama, config.json beside it"));
+                    "model.safetensors of GPT-2, Llama or Qwen3, config.json beside it"));
   return k;
 }
 

@@ -1,14 +1,16 @@
 // Checkpoints of a training run: a folder per step, with model weights under Hugging Face's names and all
 // state needed to resume bit for bit.
 //
-//   out/step-000020/model.safetensors      GPT-2 or Llama names and layouts (weights in their own type)
+//   out/step-000020/model.safetensors      GPT-2's, Llama's or Qwen3's names and layouts (weights in their
+//   own
+//                                          type)
 //   out/step-000020/config.json            as Hugging Face's transformers reads it
 //   out/step-000020/optimizer.safetensors  "<our parameter name>.m" and ".v", global
 //   out/step-000020/state.json             step, samples seen, seed, data, settings, the model's keys
 //   out/lock                               held by the run that writes there
 //   out/latest                             the name of the last complete one; written last
 //
-// Models that neither GPT-2 nor Llama can hold (experts, BERT, a mixture of both) are written under our own
+// Models that none of these can hold (experts, BERT, a mixture of both) are written under our own
 // names, as architecture "BoxcarTransformer".
 #pragma once
 
@@ -42,8 +44,9 @@ struct Checkpoint {
 };
 
 // Format of a model's stored weights. gpt2 needs layer norm, learned positions, GELU, biases and a key head
-// per head, which share `hidden`; llama RMS norm, rotary positions and SwiGLU; both a causal dense model.
-enum class Architecture : uint8_t { gpt2, llama, own };
+// per head, which share `hidden`; llama RMS norm, rotary positions and SwiGLU; qwen3 the same with norms
+// of queries and keys and no biases; all a causal dense model.
+enum class Architecture : uint8_t { gpt2, llama, qwen3, own };
 Architecture architecture_of(const ir::models::Transformer& model);
 
 // The model's parameters by our names, with their types (float32, padded vocabulary).

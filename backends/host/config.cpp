@@ -34,6 +34,7 @@ const Key kKeys[] = {{"family", &Transformer::family},
                      {"ffn", &Transformer::ffn},
                      {"kv_heads", &Transformer::kv_heads},
                      {"head_dim", &Transformer::head_dim, true},
+                     {"qk_norm", &Transformer::qk_norm, true},
                      {"mlp", &Transformer::mlp},
                      {"gelu", &Transformer::gelu},
                      {"norm", &Transformer::norm},
@@ -44,6 +45,7 @@ const Key kKeys[] = {{"family", &Transformer::family},
                      {"bias", &Transformer::bias},
                      {"experts", &Transformer::experts},
                      {"top_k", &Transformer::top_k},
+                     {"expert_ffn", &Transformer::expert_ffn, true},
                      {"expert_every", &Transformer::expert_every, true}};
 
 Json value_of(const Transformer& model, const Key& key) {
@@ -133,6 +135,22 @@ void check_llama(const JsonObject& config) {
   need_unscaled_rotary(config);
 }
 
+// --- Qwen3: Llama with norms of queries and keys
+
+Json qwen3_config(const Transformer& c) {
+  Json config = llama_config(c);
+  config["architectures"] = {"Qwen3ForCausalLM"};
+  config["model_type"] = "qwen3";
+  config.erase("mlp_bias");
+  return config;
+}
+
+void check_qwen3(const JsonObject& config) {
+  need_flag(config, "attention_bias", false);
+  need_flag(config, "use_sliding_window", false);
+  need_unscaled_rotary(config);
+}
+
 // --- our own
 
 Json own_config(const Transformer& c) {
@@ -175,6 +193,7 @@ struct Format {
 constexpr Format kFormats[] = {
     {Architecture::gpt2, "GPT2LMHeadModel", "gpt2", gpt2_config, check_gpt2},
     {Architecture::llama, "LlamaForCausalLM", "llama", llama_config, check_llama},
+    {Architecture::qwen3, "Qwen3ForCausalLM", "qwen3", qwen3_config, check_qwen3},
     {Architecture::own, "BoxcarTransformer", "boxcar", own_config, nullptr},
 };
 
@@ -182,8 +201,9 @@ const Format& format_of(const JsonObject& config) {
   const std::string name = config.first_text("architectures"), type = config.text("model_type", "");
   for (const Format& format : kFormats)
     if (name.empty() ? type == format.model_type : name == format.name) return format;
-  config.refuse(fmt::format("is of a model '{}', expected GPT2LMHeadModel or LlamaForCausalLM",
-                            name.empty() ? type : name));
+  config.refuse(
+      fmt::format("is of a model '{}', expected GPT2LMHeadModel, LlamaForCausalLM or Qwen3ForCausalLM",
+                  name.empty() ? type : name));
 }
 
 Transformer read(const JsonObject& config) {
@@ -208,6 +228,7 @@ Transformer read_model_keys(const JsonObject& object) {
     if (!key.newer || object.has(key.name))
       std::visit([&](auto field) { read_value(object, key, model.*field); }, key.field);
   if (model.head_dim == 0 && model.heads > 0) model.head_dim = model.hidden / model.heads;
+  if (model.experts > 0 && model.expert_ffn == 0) model.expert_ffn = model.ffn;
   return model;
 }
 

@@ -26,7 +26,12 @@ const std::vector<Size> llama_sizes = {
 const std::vector<Size> bert_sizes = {{"num_hidden_layers", "layers"},    {"hidden_size", "hidden"},
                                       {"num_attention_heads", "heads"},   {"intermediate_size", "ffn"},
                                       {"max_position_embeddings", "seq"}, {"vocab_size", "vocab"}};
-const std::vector<Size> expert_sizes = {{"num_local_experts", "experts"}, {"num_experts_per_tok", "top_k"}};
+const std::vector<Size> mixtral_experts = {{"num_local_experts", "experts"},
+                                           {"num_experts_per_tok", "top_k"}};
+const std::vector<Size> qwen3_experts = {{"num_experts", "experts"},
+                                         {"num_experts_per_tok", "top_k"},
+                                         {"moe_intermediate_size", "expert_ffn"},
+                                         {"decoder_sparse_step", "expert_every", false}};
 
 // Defaults are those of the architecture's configuration class, where the file does not say.
 struct Row {
@@ -34,8 +39,10 @@ struct Row {
   const std::vector<Size>& sizes;
   bool tied;
   const char *activation_key, *activation;
-  bool experts = false, qkv_bias = false, uses_window = true;
+  const std::vector<Size>* experts = nullptr;
+  bool qkv_bias = false, qk_norm = false, uses_window = true;
   double norm_epsilon = 1e-6, rotary_base = 10'000;
+  int64_t head_dim = 0;  // 0: hidden / heads
 };
 const Row rows[] = {
     {.architecture = "GPT2LMHeadModel",
@@ -57,6 +64,26 @@ const Row rows[] = {
      .activation = "silu",
      .qkv_bias = true,
      .uses_window = false},
+    {.architecture = "Qwen3ForCausalLM",
+     .type = "qwen3",
+     .family = "llama",
+     .sizes = llama_sizes,
+     .tied = false,
+     .activation_key = "hidden_act",
+     .activation = "silu",
+     .qk_norm = true,
+     .uses_window = false,
+     .head_dim = 128},
+    {.architecture = "Qwen3MoeForCausalLM",
+     .type = "qwen3_moe",
+     .family = "llama",
+     .sizes = llama_sizes,
+     .tied = false,
+     .activation_key = "hidden_act",
+     .activation = "silu",
+     .experts = &qwen3_experts,
+     .qk_norm = true,
+     .uses_window = false},
     {.architecture = "MixtralForCausalLM",
      .type = "mixtral",
      .family = "llama",
@@ -64,7 +91,7 @@ const Row rows[] = {
      .tied = false,
      .activation_key = "hidden_act",
      .activation = "silu",
-     .experts = true,
+     .experts = &mixtral_experts,
      .norm_epsilon = 1e-5,
      .rotary_base = 1e6},
     {.architecture = "BertForMaskedLM",
@@ -167,6 +194,14 @@ void read_constants(const JsonObject& config, const Row& row, HuggingFaceModel& 
   if (is_llama(row)) read_rotary(config, row, model);
 }
 
+// What a mixture of Qwen3's says beside its sizes.
+void read_routing(const JsonObject& config, HuggingFaceModel& model) {
+  if (!config.flag("norm_topk_prob", false))
+    model.notes.push_back("norm_topk_prob false is not built: the shares of a token's experts add up to one");
+  if (!config.wholes("mlp_only_layers").empty())
+    model.notes.push_back("mlp_only_layers is not built: these layers have experts too");
+}
+
 }  // namespace
 
 HuggingFaceModel read_hugging_face(const JsonObject& config) {
@@ -178,12 +213,15 @@ HuggingFaceModel read_hugging_face(const JsonObject& config) {
         model.keys[size.key] = fmt::format("{}", config.whole(size.from, 1));
   };
   read(row.sizes);
-  if (row.experts) read(expert_sizes);
+  if (row.experts) read(*row.experts);
+  if (row.head_dim > 0) model.keys.try_emplace("head_dim", fmt::format("{}", row.head_dim));
+  if (row.qk_norm) model.keys["qk_norm"] = "true";
   model.keys["tied"] = config.flag("tie_word_embeddings", row.tied) ? "true" : "false";
   read_activation(config, row, model);
   read_biases(config, row, model);
   read_dropout(config, row, model);
   read_constants(config, row, model);
+  if (row.experts == &qwen3_experts) read_routing(config, model);
   if (config.has("sliding_window") && config.flag("use_sliding_window", row.uses_window))
     model.window = config.whole("sliding_window", 1);
   return model;

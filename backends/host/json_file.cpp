@@ -82,6 +82,18 @@ JsonObject JsonObject::object(const std::string& key) const {
   return {path_ + ": " + key, at(key)};
 }
 
+std::vector<int64_t> JsonObject::wholes(const std::string& key) const {
+  std::vector<int64_t> numbers;
+  if (!has(key)) return numbers;
+  const Json& list = at(key);
+  if (!list.is_array()) refuse(key, "a list of whole numbers");
+  for (const Json& value : list) {
+    if (!value.is_number_integer()) refuse(key, "a list of whole numbers");
+    numbers.push_back(value.get<int64_t>());
+  }
+  return numbers;
+}
+
 std::string JsonObject::first_text(const std::string& key) const {
   if (!has(key)) return "";
   const Json& list = at(key);

@@ -32,6 +32,8 @@ class JsonObject {
   bool flag(const std::string& key, std::optional<bool> absent = {}) const;
   std::string text(const std::string& key, std::optional<std::string> absent = {}) const;
   JsonObject object(const std::string& key) const;
+  // The whole numbers of a list; none where the key is not there.
+  std::vector<int64_t> wholes(const std::string& key) const;
   // The first text of a list, or "".
   std::string first_text(const std::string& key) const;
 

@@ -84,6 +84,10 @@ class Table {
       linear(theirs + "self_attn.q_proj", ours + "attn.qkv", c_.hidden, head_columns(c_, Head::query));
       linear(theirs + "self_attn.k_proj", ours + "attn.qkv", c_.hidden, head_columns(c_, Head::key));
       linear(theirs + "self_attn.v_proj", ours + "attn.qkv", c_.hidden, head_columns(c_, Head::value));
+      if (c_.qk_norm) {
+        plain(theirs + "self_attn.q_norm.weight", {c_.head_dim}, ours + "attn.ln_q.weight");
+        plain(theirs + "self_attn.k_norm.weight", {c_.head_dim}, ours + "attn.ln_k.weight");
+      }
       linear(theirs + "self_attn.o_proj", ours + "attn.proj", c_.heads * c_.head_dim, first(c_.hidden));
       plain(theirs + "post_attention_layernorm.weight", {c_.hidden}, ours + "ln2.weight");
       linear(theirs + "mlp.gate_proj", ours + "mlp.fc1", c_.hidden, pair_columns(c_, 0));
@@ -137,6 +141,7 @@ std::vector<NamedTensor> table(const Transformer& config) {
     case Architecture::gpt2:
       return Table(config).gpt2();
     case Architecture::llama:
+    case Architecture::qwen3:
       return Table(config).llama();
     case Architecture::own:
       break;
@@ -222,9 +227,11 @@ Architecture architecture_of(const Transformer& model) {
   const Transformer c = ir::models::complete(model);
   if (c.family == "bert" || c.experts > 0) return Architecture::own;
   const bool key_head_per_head = c.kv_heads == c.heads && c.head_dim * c.heads == c.hidden;
-  if (c.norm == "layer" && c.position == "learned" && c.mlp == "gelu" && c.bias && key_head_per_head)
+  if (c.norm == "layer" && !c.qk_norm && c.position == "learned" && c.mlp == "gelu" && c.bias &&
+      key_head_per_head)
     return Architecture::gpt2;
-  if (c.norm == "rms" && c.position == "rotary" && c.mlp == "swiglu") return Architecture::llama;
+  if (c.norm == "rms" && c.position == "rotary" && c.mlp == "swiglu" && !(c.qk_norm && c.bias))
+    return c.qk_norm ? Architecture::qwen3 : Architecture::llama;
   return Architecture::own;
 }
 

@@ -77,6 +77,7 @@ void write_experts(Writer& w) {
   if (m.experts == 0) return;
   w.set("--num-experts", m.experts);
   w.set("--moe-router-topk", m.top_k);
+  if (m.expert_ffn != m.ffn) w.set("--moe-ffn-hidden-size", m.expert_ffn);
   if (m.expert_every > 1)
     w.set("--moe-layer-freq", fmt::format("([0]*{}+[1])*{}", m.expert_every - 1, m.layers / m.expert_every));
   w.set("--moe-router-load-balancing-type", "none");
@@ -325,6 +326,12 @@ std::vector<Row> make_rows() {
        [](Writer& w) {
          if (!w.from.divides_hidden()) w.set("--kv-channels", w.from.model().head_dim);
        }},
+      {{"model.qk_norm"},
+       {"--qk-layernorm"},
+       "",
+       [](Writer& w) {
+         if (w.from.model().qk_norm) w.set("--qk-layernorm", true);
+       }},
       {{"model.seq", "model.decoder_seq"},
        {"--seq-length", "--encoder-seq-length", "--decoder-seq-length", "--max-position-embeddings"},
        "",
@@ -372,10 +379,10 @@ std::vector<Row> make_rows() {
          w.set("--attention-dropout", w.from.model().dropout);
          w.set("--hidden-dropout", w.from.model().dropout);
        }},
-      {{"model.experts", "model.top_k", "model.expert_every"},
-       {"--num-experts", "--moe-router-topk", "--moe-layer-freq", "--moe-router-load-balancing-type",
-        "--moe-token-dispatcher-type", "--moe-expert-capacity-factor", "--moe-pad-expert-input-to-capacity",
-        "--moe-token-drop-policy"},
+      {{"model.experts", "model.top_k", "model.expert_ffn", "model.expert_every"},
+       {"--num-experts", "--moe-router-topk", "--moe-ffn-hidden-size", "--moe-layer-freq",
+        "--moe-router-load-balancing-type", "--moe-token-dispatcher-type", "--moe-expert-capacity-factor",
+        "--moe-pad-expert-input-to-capacity", "--moe-token-drop-policy"},
        "a capacity of each sequence",
        write_experts},
       {{"model.masked"},

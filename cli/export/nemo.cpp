@@ -49,6 +49,7 @@ void write_experts(Writer& w) {
   if (m.experts == 0) return;
   w.set("GPTConfig.num_moe_experts", m.experts);
   w.set("GPTConfig.moe_router_topk", m.top_k);
+  if (m.expert_ffn != m.ffn) w.set("GPTConfig.moe_ffn_hidden_size", m.expert_ffn);
   if (m.expert_every > 1)
     w.set("GPTConfig.moe_layer_freq",
           python(fmt::format("([0] * {} + [1]) * {}", m.expert_every - 1, m.layers / m.expert_every)));
@@ -242,6 +243,12 @@ std::vector<Row> make_rows() {
        [](Writer& w) {
          if (!w.from.divides_hidden()) w.set("GPTConfig.kv_channels", w.from.model().head_dim);
        }},
+      {{"model.qk_norm"},
+       {"GPTConfig.qk_layernorm"},
+       "",
+       [](Writer& w) {
+         if (w.from.model().qk_norm) w.set("GPTConfig.qk_layernorm", true);
+       }},
       {{"model.seq"},
        {"GPTConfig.seq_length", "MockDataModule.seq_length"},
        "",
@@ -295,11 +302,11 @@ std::vector<Row> make_rows() {
          w.set("GPTConfig.hidden_dropout", w.from.model().dropout);
          w.set("GPTConfig.attention_dropout", w.from.model().dropout);
        }},
-      {{"model.experts", "model.top_k", "model.expert_every"},
-       {"GPTConfig.num_moe_experts", "GPTConfig.moe_router_topk", "GPTConfig.moe_layer_freq",
-        "GPTConfig.moe_router_load_balancing_type", "GPTConfig.moe_token_dispatcher_type",
-        "GPTConfig.moe_expert_capacity_factor", "GPTConfig.moe_pad_expert_input_to_capacity",
-        "GPTConfig.moe_token_drop_policy"},
+      {{"model.experts", "model.top_k", "model.expert_ffn", "model.expert_every"},
+       {"GPTConfig.num_moe_experts", "GPTConfig.moe_router_topk", "GPTConfig.moe_ffn_hidden_size",
+        "GPTConfig.moe_layer_freq", "GPTConfig.moe_router_load_balancing_type",
+        "GPTConfig.moe_token_dispatcher_type", "GPTConfig.moe_expert_capacity_factor",
+        "GPTConfig.moe_pad_expert_input_to_capacity", "GPTConfig.moe_token_drop_policy"},
        "a capacity of each sequence",
        write_experts},
       {{"model.masked", "model.decoder_layers", "model.decoder_seq"},

@@ -82,6 +82,7 @@ void write_vocabulary(Writer& w) {
 void write_structure(Writer& w) {
   const ir::models::Transformer& m = w.from.model();
   if (!w.from.divides_hidden()) w.cannot("model.head_dim", "heads of llama3 are dim / n_heads wide");
+  if (m.qk_norm) w.cannot("model.qk_norm", "llama3 has none");
   if (m.mlp != "swiglu") w.cannot("model.mlp", "llama3 has swiglu");
   if (m.mlp == "gelu" && m.gelu != "erf") w.cannot("model.gelu", "llama3 has swiglu");
   if (m.norm != "rms") w.cannot("model.norm", "llama3 has rms");
@@ -96,6 +97,7 @@ void write_structure(Writer& w) {
   if (m.dropout > 0) w.cannot("model.dropout", "llama3 has none");
   if (m.experts > 0) w.cannot("model.experts", "llama3 is dense, and is written");
   if (m.experts > 0 && m.top_k != 2) w.cannot("model.top_k", "llama3 is dense");
+  if (m.experts > 0 && m.expert_ffn != m.ffn) w.cannot("model.expert_ffn", "llama3 is dense");
   if (m.expert_every > 1) w.cannot("model.expert_every", "llama3 is dense");
   if (m.masked > 0) w.cannot("model.masked", "the loss is that of all tokens");
   if (m.family == "t5") w.cannot("model.decoder_layers", "llama3 is a decoder alone");
@@ -242,10 +244,10 @@ std::vector<Row> make_rows() {
        "sizes that no flavor has; families other than llama",
        write_model},
       {{"model.vocab", "model.pad_vocab"}, {}, "the vocabulary, which is the tokenizer's", write_vocabulary},
-      {{"model.head_dim", "model.mlp", "model.gelu", "model.norm", "model.position", "model.tied",
-        "model.bias", "model.norm_epsilon", "model.rotary_base", "model.qkv_bias", "model.dropout",
-        "model.experts", "model.top_k", "model.expert_every", "model.masked", "model.decoder_layers",
-        "model.decoder_seq"},
+      {{"model.head_dim", "model.qk_norm", "model.expert_ffn", "model.mlp", "model.gelu", "model.norm",
+        "model.position", "model.tied", "model.bias", "model.norm_epsilon", "model.rotary_base",
+        "model.qkv_bias", "model.dropout", "model.experts", "model.top_k", "model.expert_every",
+        "model.masked", "model.decoder_layers", "model.decoder_seq"},
        {},
        "it is as in Llama, and what differs is noted",
        write_structure},

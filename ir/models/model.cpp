@@ -72,7 +72,13 @@ bool has_attention_core(const Model& model) { return model.transformer() && !is_
 
 std::vector<std::pair<const char*, int64_t>> tensor_parallel_extents(const Model& model) {
   if (const ConvNet* net = model.conv_net()) return {{"channels", net->channels}};
-  return {{"heads", model->heads}, {"kv_heads", model->kv_heads}, {"ffn", model->ffn}};
+  std::vector<std::pair<const char*, int64_t>> extents{{"heads", model->heads},
+                                                       {"kv_heads", model->kv_heads}};
+  const bool all_experts = model->experts > 0 && model->expert_every == 1;
+  if (!all_experts || model->expert_ffn == model->ffn) extents.emplace_back("ffn", model->ffn);
+  if (model->experts > 0 && model->expert_ffn != model->ffn)
+    extents.emplace_back("expert_ffn", model->expert_ffn);
+  return extents;
 }
 
 int64_t tokens(const Model& model) { return or_nothing(model).seq; }

@@ -60,8 +60,8 @@ int64_t parameters(const Model& model);
 
 // Whether the model has the products and the softmax that selective recomputation runs again.
 bool has_attention_core(const Model& model);
-// Sizes that the degree of tensor parallelism has to divide, by their keys: heads, kv_heads and ffn, or
-// channels.
+// Sizes that the degree of tensor parallelism has to divide, by their keys: heads, kv_heads, ffn and
+// expert_ffn, as far as the model has such layers, or channels.
 std::vector<std::pair<const char*, int64_t>> tensor_parallel_extents(const Model& model);
 // Tokens of a sample that the model reads; 0 of images.
 int64_t tokens(const Model& model);

@@ -66,6 +66,9 @@ void check_sizes(const Transformer& c) {
   require(!decodes || c.experts == 0, "experts", "are not there for family t5");
   require(c.experts >= 0, "experts", fmt::format("is {}, expected 0 (dense) or more", c.experts));
   require(c.experts > 0 || c.top_k == 0, "top_k", "needs experts");
+  require(c.experts > 0 || c.expert_ffn == 0, "expert_ffn", "needs experts");
+  require(c.experts == 0 || c.expert_ffn > 0, "expert_ffn",
+          fmt::format("is {}, expected at least 1", c.expert_ffn));
   require(c.expert_every >= 1 && (c.expert_every == 1 || c.experts > 0), "expert_every",
           fmt::format("is {}, expected 1, or more where there are experts", c.expert_every));
   require(c.layers % c.expert_every == 0, "expert_every",
@@ -180,11 +183,12 @@ class Writer {
     return b_.op1("dropout", {x}, {{"p", c_.dropout}, {"op", random_ops_++}}, name);
   }
 
-  TensorId norm(TensorId x, const std::string& name) {
-    const TensorId weight = b_.parameter(name + ".weight", f32({c_.hidden}));
+  TensorId norm(TensorId x, const std::string& name) { return norm(x, name, c_.hidden); }
+  TensorId norm(TensorId x, const std::string& name, int64_t width) {
+    const TensorId weight = b_.parameter(name + ".weight", f32({width}));
     const Attrs attrs{{"eps", c_.norm_epsilon}};
     if (c_.norm == "rms") return b_.op1("rms_norm", {x, weight}, attrs, name);
-    return b_.op1("layer_norm", {x, weight, b_.parameter(name + ".bias", f32({c_.hidden}))}, attrs, name);
+    return b_.op1("layer_norm", {x, weight, b_.parameter(name + ".bias", f32({width}))}, attrs, name);
   }
 
   // A product with a weight [from, to] and, where the model has them, a bias.
@@ -200,6 +204,7 @@ class Writer {
     const TensorId qkv = linear(before(x, "ln1"), "attn.qkv", c_.hidden, c_.kv_heads * (group + 2) * d);
     std::vector<TensorId> heads =
         b_.op("split_heads", {qkv}, {{"group", group}, {"head_dim", d}}, "attn.heads");
+    normalize(heads, "attn");
     if (c_.position == "rotary") {
       const Attrs attrs{{"base", c_.rotary_base}};
       heads[0] = b_.op1("rotary", {heads[0]}, attrs, "attn.rotary_q");
@@ -218,8 +223,17 @@ class Writer {
     };
     const TensorId q = heads(norm(x, "cross.ln"), "q", c_.heads);
     const TensorId k = heads(memory, "k", c_.kv_heads);
-    const TensorId y = attended({q, k, heads(memory, "v", c_.kv_heads)}, false, "cross.attn");
+    std::vector<TensorId> all{q, k, heads(memory, "v", c_.kv_heads)};
+    normalize(all, "cross.attn");
+    const TensorId y = attended(all, false, "cross.attn");
     return b_.op1("add", {dropout(y, "cross.dropout"), x}, {}, "cross.residual");
+  }
+
+  // Queries and keys, where the model norms them.
+  void normalize(std::vector<TensorId>& heads, const std::string& at) {
+    if (!c_.qk_norm) return;
+    heads[0] = norm(heads[0], at + ".ln_q", c_.head_dim);
+    heads[1] = norm(heads[1], at + ".ln_k", c_.head_dim);
   }
 
   // Attention of queries, keys and values by head, projected.
@@ -267,7 +281,7 @@ class Writer {
 
   Attrs gelu_form() const { return c_.gelu == "tanh" ? Attrs{{"tanh", true}} : Attrs{}; }
   bool gated() const { return c_.mlp == "swiglu"; }
-  int64_t fc1_width() const { return gated() ? 2 * c_.ffn : c_.ffn; }
+  int64_t fc1_width(int64_t ffn) const { return gated() ? 2 * ffn : ffn; }
   TensorId activation(TensorId x) {
     return gated() ? b_.op1("swiglu_pairs", {x}, {}, "mlp.swiglu")
                    : b_.op1("gelu", {x}, gelu_form(), "mlp.gelu");
@@ -280,7 +294,8 @@ class Writer {
   }
 
   TensorId dense(TensorId x) {
-    return linear(activation(linear(x, "mlp.fc1", c_.hidden, fc1_width())), "mlp.fc2", c_.ffn, c_.hidden);
+    const TensorId inside = activation(linear(x, "mlp.fc1", c_.hidden, fc1_width(c_.ffn)));
+    return linear(inside, "mlp.fc2", c_.ffn, c_.hidden);
   }
 
   // Each sequence's tokens go to their top_k experts, weighted by the softmax of their router scores.
@@ -294,8 +309,8 @@ class Writer {
         b_.op1("moe_dispatch", {x, best[1]}, {{"experts", c_.experts}, {"capacity", slots}}, "mlp.dispatch");
     y = b_.op1("transpose", {y}, {{"perm", Shape{1, 0, 2, 3}}}, "mlp.by_expert");
     y = b_.op1("reshape", {y}, {{"shape", Shape{c_.experts, batch_ * slots, c_.hidden}}}, "mlp.slots");
-    y = activation(expert_linear(y, "mlp.fc1", c_.hidden, fc1_width()));
-    y = expert_linear(y, "mlp.fc2", c_.ffn, c_.hidden);
+    y = activation(expert_linear(y, "mlp.fc1", c_.hidden, fc1_width(c_.expert_ffn)));
+    y = expert_linear(y, "mlp.fc2", c_.expert_ffn, c_.hidden);
     y = b_.op1("reshape", {y}, {{"shape", Shape{c_.experts, batch_, slots, c_.hidden}}}, "mlp.results");
     y = b_.op1("transpose", {y}, {{"perm", Shape{1, 0, 2, 3}}}, "mlp.by_sequence");
     return b_.op1("moe_combine", {y, best[1], shares}, {}, "mlp.combine");
@@ -361,6 +376,7 @@ Transformer complete(Transformer c) {
                  {"pad_vocab_to", c.pad_vocab_to},
                  {"experts", c.experts},
                  {"top_k", c.top_k},
+                 {"expert_ffn", c.expert_ffn},
                  {"expert_every", c.expert_every},
                  {"masked", c.masked},
                  {"decoder_layers", c.decoder_layers},
@@ -370,6 +386,7 @@ Transformer complete(Transformer c) {
   if (c.head_dim == 0 && c.heads > 0 && c.hidden % c.heads == 0) c.head_dim = c.hidden / c.heads;
   if (c.experts > 0 && c.top_k == 0) c.top_k = std::min<int64_t>(2, c.experts);
   if (c.ffn == 0) c.ffn = llama ? round_up((8 * c.hidden + 2) / 3, 256) : 4 * c.hidden;
+  if (c.experts > 0 && c.expert_ffn == 0) c.expert_ffn = c.ffn;
   if (c.mlp.empty()) c.mlp = llama ? "swiglu" : "gelu";
   if (c.norm.empty()) c.norm = llama ? "rms" : "layer";
   if (c.position.empty()) c.position = llama ? "rotary" : "learned";
@@ -402,11 +419,15 @@ int64_t attention_weights(const Transformer& c) {
   return c.hidden * c.head_dim * (2 * c.heads + 2 * c.kv_heads);
 }
 
+// Of the two products of a feed-forward layer of this width.
+int64_t mlp_weights(const Transformer& c, int64_t ffn) {
+  return (c.mlp == "swiglu" ? 3 : 2) * c.hidden * ffn;
+}
+
 // Weights of the four products of a layer, with `experts` experts in it, 0: dense.
 int64_t product_weights(const Transformer& c, int64_t experts) {
-  const int64_t width = c.mlp == "swiglu" ? 2 : 1;
-  const int64_t mlp = c.hidden * width * c.ffn + c.ffn * c.hidden;
-  const int64_t mlps = experts > 0 ? experts * mlp + c.hidden * experts : mlp;
+  const int64_t mlps =
+      experts > 0 ? experts * (mlp_weights(c, c.expert_ffn) + c.hidden) : mlp_weights(c, c.ffn);
   return attention_weights(c) + mlps;
 }
 
@@ -416,13 +437,14 @@ int64_t expert_layers(const Transformer& c) { return c.experts > 0 ? c.layers / 
 
 int64_t parameters(const Transformer& config) {
   const Transformer c = complete(config);
-  const int64_t d = c.head_dim, norm = (c.norm == "layer" ? 2 : 1) * c.hidden;
+  const int64_t d = c.head_dim, vectors = c.norm == "layer" ? 2 : 1, norm = vectors * c.hidden;
+  const int64_t qk_norms = c.qk_norm ? 2 * vectors * d : 0;
   const int64_t width = c.mlp == "swiglu" ? 2 : 1;
   const auto layer = [&](int64_t experts) {
-    const int64_t mlps = std::max<int64_t>(experts, 1);
+    const int64_t mlps = std::max<int64_t>(experts, 1), ffn = experts > 0 ? c.expert_ffn : c.ffn;
     const int64_t qkv = (c.heads + 2 * c.kv_heads) * d;
-    const int64_t biases = c.bias ? qkv + c.hidden + mlps * (width * c.ffn + c.hidden) : c.qkv_bias ? qkv : 0;
-    return product_weights(c, experts) + biases + 2 * norm;
+    const int64_t biases = c.bias ? qkv + c.hidden + mlps * (width * ffn + c.hidden) : c.qkv_bias ? qkv : 0;
+    return product_weights(c, experts) + biases + 2 * norm + qk_norms;
   };
   const int64_t embeddings =
       (c.tied ? 1 : 2) * c.vocab * c.hidden + (c.position == "learned" ? c.seq * c.hidden : 0);
@@ -430,7 +452,8 @@ int64_t parameters(const Transformer& config) {
                 heads = h * h + h + norm + c.vocab + h * h + h + 2 * h + 2;  // predictions, next
   const int64_t with_experts = expert_layers(c);
   const int64_t queries = c.heads * d, shared = c.kv_heads * d;
-  const int64_t cross = 2 * (queries + shared) * h + (c.bias ? h + queries + 2 * shared : 0) + norm;
+  const int64_t cross =
+      2 * (queries + shared) * h + (c.bias ? h + queries + 2 * shared : 0) + norm + qk_norms;
   const int64_t decoder = c.decoder_layers > 0 ? c.decoder_layers * cross + norm +
                                                      (c.position == "learned" ? c.decoder_seq * h : 0)
                                                : 0;
@@ -447,7 +470,7 @@ double model_flops(const Transformer& config, int64_t batch) {
   const auto q = static_cast<double>(c.heads * c.head_dim);  // width of all queries
   // A token runs through top_k experts only.
   const double mixture =
-      attention + static_cast<double>(c.top_k) * (dense - attention) + h * static_cast<double>(c.experts);
+      attention + static_cast<double>(c.top_k * mlp_weights(c, c.expert_ffn) + c.hidden * c.experts);
   const auto layers = static_cast<double>(c.layers), with_experts = static_cast<double>(expert_layers(c));
   const double weights = with_experts * mixture + (layers - with_experts) * dense;
   // Two operations a weight and token, three products (forward, two backward); scores and context over all of

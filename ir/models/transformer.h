@@ -14,6 +14,7 @@ struct Transformer {
   int64_t ffn = 0;       // 0: 4 x hidden (llama: 8/3 x hidden, rounded up to 256)
   int64_t kv_heads = 0;  // 0: heads
   int64_t head_dim = 0;  // width of a head; 0: hidden / heads
+  bool qk_norm = false;  // a norm of each head's queries and keys, before their positions
   std::string mlp;       // "gelu" | "swiglu"
   std::string gelu =
       "erf";         // "erf" | "tanh": the exact one, or GPT-2's approximation by a hyperbolic tangent
@@ -27,6 +28,7 @@ struct Transformer {
   double dropout = 0.1;         // llama: 0
   int64_t experts = 0,
           top_k = 0;           // 0: dense; no balancing loss, tokens beyond an expert's capacity are dropped
+  int64_t expert_ffn = 0;      // width of an expert's feed-forward layer; 0: ffn
   int64_t expert_every = 1;    // one layer in so many has experts; the others are dense
   int64_t decoder_layers = 0;  // t5: the last so many of `layers`; 0: half of them
   int64_t decoder_seq = 0;     // t5: tokens that the decoder reads; 0: seq
@@ -47,11 +49,11 @@ Transformer defaults(const std::string& family);
 Transformer complete(Transformer config);
 
 // Names: "embedding.word", "h0.ln1", "h0.attn.qkv", "h0.attn.proj", "h0.ln2", "h0.mlp.fc1", "h0.mlp.fc2",
-// "ln_f", "head", "loss"; parameters "h0.attn.qkv.weight", "h0.attn.qkv.bias", .... Inputs "tokens" and
-// "labels": int64[batch, seq]. With experts: "h0.mlp.router", "h0.mlp.dispatch", "h0.mlp.combine"; weights of
-// fc1 and fc2 are [experts, from, to]. Residual-stream tensors are "h0.residual1", "h0.residual2"; the
-// embedding's output is "embedding.out". `Op::layer` is the block, -1 for embeddings, `layers` for final
-// norm, head and loss. Output: "loss", a scalar mean.
+// "ln_f", "head", "loss", with qk_norm "h0.attn.ln_q", "h0.attn.ln_k"; parameters "h0.attn.qkv.weight",
+// "h0.attn.qkv.bias", .... Inputs "tokens" and "labels": int64[batch, seq]. With experts: "h0.mlp.router",
+// "h0.mlp.dispatch", "h0.mlp.combine"; weights of fc1 and fc2 are [experts, from, to]. Residual-stream
+// tensors are "h0.residual1", "h0.residual2"; the embedding's output is "embedding.out". `Op::layer` is the
+// block, -1 for embeddings, `layers` for final norm, head and loss. Output: "loss", a scalar mean.
 //
 // With `masked`, BERT as published: segments ("embedding.segment"), a norm after each residual sum and after
 // the embeddings ("embedding.norm") in place of "ln_f", "mlm.*" over the predicted tokens and "nsp.*" over

@@ -40,10 +40,11 @@ const FileCase file_cases[] = {
     {std::string("model: {layerz: 4}\n"),
      {},
      "job.yaml:1:9: unknown key \"layerz\" under model (did you mean layers?); known are family, layers, "
-     "hidden, heads, seq, vocab, ffn, kv_heads, head_dim, mlp, gelu, norm, norm_epsilon, position, "
+     "hidden, heads, seq, vocab, ffn, kv_heads, head_dim, qk_norm, mlp, gelu, norm, norm_epsilon, position, "
      "rotary_base, tied, "
      "bias, qkv_bias, dropout, "
-     "pad_vocab, experts, top_k, expert_every, masked, decoder_layers, decoder_seq, channels, classes, "
+     "pad_vocab, experts, top_k, expert_ffn, expert_every, masked, decoder_layers, decoder_seq, channels, "
+     "classes, "
      "width, "
      "image, channels_last"},
     {std::string("model: {tp: 4}\n"),
@@ -164,8 +165,9 @@ TEST(BadInput, PlanFilesAndOutputs) {
   EXPECT_EQ(read_text(plan.path()), text);
 }
 
-#define KNOWN_ARCHITECTURES                                                                       \
-  "GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, MixtralForCausalLM, " \
+#define KNOWN_ARCHITECTURES                                                                     \
+  "GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, " \
+  "Qwen3MoeForCausalLM, MixtralForCausalLM, "                                                   \
   "BertForMaskedLM, BertForPreTraining"
 
 TEST(BadInput, ModelsFromFiles) {

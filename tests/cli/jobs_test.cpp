@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "bad_input.h"
@@ -86,6 +87,22 @@ TEST(Jobs, AModelFromAFileHasItsBiasesAndActivation) {
   EXPECT_EQ(numbers("LlamaForCausalLM", R"(, "rope_parameters": {"rope_theta": 500000})"), "500000 1e-06");
   EXPECT_EQ(numbers("MixtralForCausalLM", R"(, "num_local_experts": 2, "num_experts_per_tok": 1)"),
             "1000000 1e-05");
+  const Output mixture =
+      simulate(llama("Qwen3MoeForCausalLM", R"(, "num_experts": 4, "num_experts_per_tok": 2,
+                "moe_intermediate_size": 32, "decoder_sparse_step": 2, "mlp_only_layers": [0], "head_dim": 24)"),
+               {});
+  EXPECT_EQ(
+      mixture.err,
+      "boxcar: --model: norm_topk_prob false is not built: the shares of a token's experts add up to one\n"
+      "boxcar: --model: mlp_only_layers is not built: these layers have experts too\n");
+  const auto keys = nlohmann::json::parse(mixture.out)["configuration"];
+  for (const auto& [key, value] : std::map<std::string, std::string>{{"experts", "4"},
+                                                                     {"top_k", "2"},
+                                                                     {"expert_ffn", "32"},
+                                                                     {"expert_every", "2"},
+                                                                     {"head_dim", "24"},
+                                                                     {"qk_norm", "true"}})
+    EXPECT_EQ(keys["model." + key], value) << key;
   const std::string bert = R"({"architectures": ["BertForMaskedLM"], )" + sizes;
   const Output tanh = simulate(
       bert + R"(, "hidden_act": "gelu_new", "hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0})",

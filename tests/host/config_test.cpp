@@ -30,7 +30,8 @@ TEST_P(ConfigRoundTrip, OfRandomModels) {
 }
 
 INSTANTIATE_TEST_SUITE_P(HuggingFaceConfig, ConfigRoundTrip,
-                         testing::Values(Architecture::gpt2, Architecture::llama, Architecture::own));
+                         testing::Values(Architecture::gpt2, Architecture::llama, Architecture::qwen3,
+                                         Architecture::own));
 
 Transformer sized(const std::string& family) {
   Transformer c = ir::models::defaults(family);
@@ -97,6 +98,10 @@ TEST(HuggingFaceConfig, GptWithLlamasPartsIsALlama) {
   c.position = "rotary";
   c.mlp = "swiglu";
   EXPECT_EQ(backends::host::architecture_of(c), Architecture::llama);
+  c.qk_norm = true;
+  EXPECT_EQ(backends::host::architecture_of(c), Architecture::own);  // Qwen3 has no biases
+  c.bias = false;
+  EXPECT_EQ(backends::host::architecture_of(c), Architecture::qwen3);
   c.position = "learned";
   EXPECT_EQ(backends::host::architecture_of(c), Architecture::own);
   EXPECT_EQ(backends::host::architecture_of(sized("bert")), Architecture::own);
@@ -161,6 +166,21 @@ TEST(HuggingFaceConfig, ReadsPublishedMistralNemo) {
   EXPECT_EQ(ir::models::parameters(c), 12'247'782'400);
 }
 
+// Qwen's of 8B.
+TEST(HuggingFaceConfig, ReadsPublishedQwen3) {
+  const TemporaryFolder folder;
+  const std::string sizes = R"({
+    "architectures": ["Qwen3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "hidden_act": "silu",
+    "head_dim": 128, "hidden_size": 4096, "intermediate_size": 12288, "max_position_embeddings": 40960,
+    "max_window_layers": 36, "model_type": "qwen3", "num_attention_heads": 32, "num_hidden_layers": 36,
+    "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000,
+    "sliding_window": null, "tie_word_embeddings": false, "use_sliding_window": false, "vocab_size": 151936})";
+  const Transformer c = read_hugging_face_config(folder.file("config.json", sizes));
+  EXPECT_TRUE(c.qk_norm);
+  EXPECT_EQ(c.rotary_base, 1'000'000);
+  EXPECT_EQ(ir::models::parameters(c), 8'190'735'360);
+}
+
 // As transformers' configuration classes have them.
 TEST(HuggingFaceConfig, NumbersThatAFileLeavesOut) {
   const TemporaryFolder folder;
@@ -172,6 +192,11 @@ TEST(HuggingFaceConfig, NumbersThatAFileLeavesOut) {
   EXPECT_EQ(read("llama", "rms_norm_eps").norm_epsilon, 1e-6);
   EXPECT_EQ(read("gpt", "layer_norm_epsilon").norm_epsilon, 1e-5);
   EXPECT_EQ(read("llama", "rope_theta").rotary_base, 10'000);
+  Transformer qwen3 = sized("llama");
+  qwen3.qk_norm = true;
+  auto json = nlohmann::ordered_json::parse(hugging_face_config(qwen3));
+  json.erase("head_dim");
+  EXPECT_EQ(read_hugging_face_config(folder.file("config.json", json.dump())).head_dim, 128);
 }
 
 TEST(HuggingFaceConfig, ReadsAModelTypeAlone) {
@@ -196,7 +221,8 @@ TEST(HuggingFaceConfig, RefusesWhatOurModelsCannotBe) {
     return message_of(folder, [&] { read_hugging_face_config(path); });
   };
   EXPECT_EQ(refused("gpt", "architectures", R"(["BertModel"])"),
-            "2: config.json: is of a model 'BertModel', expected GPT2LMHeadModel or LlamaForCausalLM");
+            "2: config.json: is of a model 'BertModel', expected GPT2LMHeadModel, LlamaForCausalLM or "
+            "Qwen3ForCausalLM");
   EXPECT_EQ(refused("gpt", "architectures", "[]"),
             "2: config.json: architectures is [], expected a list of texts");
   EXPECT_EQ(refused("gpt", "n_layer", ""), "2: config.json: has no n_layer");
@@ -255,7 +281,7 @@ TEST(HuggingFaceConfig, RefusesWhatIsNoConfig) {
   EXPECT_EQ(refused(folder.file("e.json", std::string(1'000'000, '['))),
             "2: e.json: is JSON that is nested deeper than 64");
   EXPECT_EQ(refused(folder.file("c.json", "{}")),
-            "2: c.json: is of a model '', expected GPT2LMHeadModel or LlamaForCausalLM");
+            "2: c.json: is of a model '', expected GPT2LMHeadModel, LlamaForCausalLM or Qwen3ForCausalLM");
 }
 
 }  // namespace

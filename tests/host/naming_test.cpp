@@ -22,11 +22,11 @@ using ir::models::Transformer;
 using testing::ElementsAre;
 using Numbers = std::vector<float>;
 
-// 0, 1, 2, ... in every tensor.
-StoredTensor counted(const ir::Shape& shape) {
+// 0, 1, 2, ... in every tensor, or from another number on.
+StoredTensor counted(const ir::Shape& shape, float first = 0) {
   StoredTensor tensor{{shape, DType::float32}, {}};
   Numbers numbers(static_cast<size_t>(tensor.type.elements()));
-  std::iota(numbers.begin(), numbers.end(), 0.0f);
+  std::iota(numbers.begin(), numbers.end(), first);
   const auto bytes = std::as_bytes(std::span(numbers));
   tensor.bytes.assign(bytes.begin(), bytes.end());
   return tensor;
@@ -116,6 +116,19 @@ TEST(HuggingFaceNames, Llama) {
               ElementsAre(0, 5, 10, 15, 1, 6, 11, 16, 2, 7, 12, 17, 3, 8, 13, 18, 4, 9, 14, 19));
 }
 
+TEST(HuggingFaceNames, Qwen3HasNormsOfQueriesAndKeys) {
+  Transformer c = tiny("llama");
+  c.qk_norm = true, c.head_dim = 6, c.kv_heads = 1;
+  GlobalTensors weights = counted_weights(c);
+  weights["h0.attn.ln_k.weight"] = counted({6}, 10);
+  const StoredFile file = to_hugging_face(c, weights);
+  EXPECT_THAT(numbers(file.tensors.at("model.layers.0.self_attn.q_norm.weight")),
+              ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(numbers(file.tensors.at("model.layers.0.self_attn.k_norm.weight")),
+              ElementsAre(10, 11, 12, 13, 14, 15));
+  EXPECT_EQ(to_text(file.tensors.at("model.layers.0.self_attn.o_proj.weight").type), "float32[4, 12]");
+}
+
 class RoundTrip : public testing::TestWithParam<Architecture> {};
 
 TEST_P(RoundTrip, OfRandomModels) {
@@ -130,7 +143,8 @@ TEST_P(RoundTrip, OfRandomModels) {
 }
 
 INSTANTIATE_TEST_SUITE_P(HuggingFaceNames, RoundTrip,
-                         testing::Values(Architecture::gpt2, Architecture::llama, Architecture::own));
+                         testing::Values(Architecture::gpt2, Architecture::llama, Architecture::qwen3,
+                                         Architecture::own));
 
 TEST(HuggingFaceNames, KeepTheTypeOfEachTensor) {
   std::mt19937_64 random(22);

@@ -87,6 +87,26 @@ TEST(Models, ParametersOfPublishedModels) {
   EXPECT_NEAR(static_cast<double>(ir::models::parameters(gpt3())), 174.6e9, 0.05e9);  // "174,600 M"
 }
 
+// Qwen team 2025 (arXiv:2505.09388): "30B", "3B" activated; "235B", "22B" activated. Exact counts are those
+// of the weights at https://huggingface.co/Qwen.
+TEST(Models, ParametersOfQwen3) {
+  const auto qwen3 = [](int64_t layers, int64_t hidden, int64_t heads, int64_t kv_heads, int64_t ffn) {
+    Transformer config = model("llama", layers, hidden, heads, 4096, 151936);
+    config.kv_heads = kv_heads, config.ffn = ffn, config.head_dim = 128, config.qk_norm = true;
+    return config;
+  };
+  EXPECT_EQ(ir::models::parameters(qwen3(36, 4096, 32, 8, 12288)), 8190735360);
+  EXPECT_EQ(ir::models::parameters(qwen3(64, 5120, 64, 8, 25600)), 32762123264);
+  const auto expect_mixture = [](Transformer mixture, int64_t ffn, int64_t all, double active) {
+    mixture.experts = 128, mixture.top_k = 8, mixture.expert_ffn = ffn;
+    EXPECT_EQ(ir::models::parameters(mixture), all);
+    mixture.experts = 8;  // those that a token runs through
+    EXPECT_NEAR(static_cast<double>(ir::models::parameters(mixture)) / active, 1, 0.03);
+  };
+  expect_mixture(qwen3(48, 2048, 32, 4, 6144), 768, 30532122624, 3.3e9);
+  expect_mixture(qwen3(94, 4096, 64, 4, 12288), 1536, 235093634560, 22e9);
+}
+
 Transformer bert_base() {
   Transformer config = model("bert", 12, 768, 12, 512, 30522);
   config.masked = 80;
@@ -230,8 +250,11 @@ TEST(Models, GraphsHaveTheParametersOfTheFormula) {
     EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << config.family;
     config.head_dim = 6;
     EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << config.family;
+    config.qk_norm = true;
+    EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << config.family;
     config.experts = 3;
     config.top_k = 1;
+    config.expert_ffn = 5;
     EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << config.family;
     config.expert_every = 3;
     EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << config.family;
@@ -266,6 +289,7 @@ TEST(Models, T5ReadsTheEncoderInEveryLayerOfTheDecoder) {
   for (const char* position : {"learned", "rotary"})
     for (const bool bias : {true, false}) {
       config.position = position, config.bias = bias, config.head_dim = bias ? 0 : 4;
+      config.qk_norm = bias == (config.position == "rotary");
       EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << position << bias;
     }
   const ir::Graph graph = ir::models::build(config, 2);
@@ -308,8 +332,10 @@ TEST(Models, FlopsOfEveryStyleAreCountedOnTheGraph) {
   gshard.expert_every = 2;
   Transformer wide = llama, wide_t5 = tiny_t5();
   wide.head_dim = 256, wide.heads = 24, wide_t5.head_dim = 6;
+  Transformer fine = gshard;
+  fine.expert_ffn = 1024, fine.experts = 16, fine.top_k = 4;
   for (const Transformer& config :
-       {llama, padded, tiny("bert"), mixtral, heads, gshard, tiny_t5(), wide, wide_t5})
+       {llama, padded, tiny("bert"), mixtral, heads, gshard, tiny_t5(), wide, wide_t5, fine})
     EXPECT_NEAR(counted_flops(step_of(ir::models::build(config, 4), {})) / ir::models::model_flops(config, 4),
                 1, 1e-12)
         << config.family;
@@ -410,6 +436,9 @@ TEST(Models, RefusesSizesThatCannotBe) {
             "family: unknown 'gtp' (use gpt or bert or llama or t5)");
   EXPECT_EQ(with([](auto& c) { c.dropout = 1; }), "dropout: is 1, expected at least 0 and below 1");
   EXPECT_EQ(with([](auto& c) { c.top_k = 2; }), "top_k: needs experts");
+  EXPECT_EQ(with([](auto& c) { c.expert_ffn = 2; }), "expert_ffn: needs experts");
+  EXPECT_EQ(with([](auto& c) { c.experts = 2, c.expert_ffn = -2; }),
+            "expert_ffn: is -2, expected at least 1");
   EXPECT_EQ(with([](auto& c) {
               c.heads = 8;
               c.position = "rotary";

@@ -30,6 +30,13 @@ const TransformerRow transformers[] = {
        j.model->head_dim = 6, j.model->norm_epsilon = 1e-3, j.model->rotary_base = 50;
        j.parallel.tp = 2, j.parallel.sequence_parallel = true;
      }},
+    {"sp2_qk_norm", "llama", 0, 2,
+     [](Job& j) {
+       j.model->qk_norm = true, j.model->head_dim = 6;
+       j.parallel.dp = j.parallel.tp = 2, j.parallel.zero = 2, j.parallel.sequence_parallel = true;
+     }},
+    {"cp2_tp2_qk_norm", "gpt", 0.1, 1,
+     [](Job& j) { j.model->qk_norm = true, j.parallel.cp = j.parallel.tp = 2, j.train.flash = true; }},
     {"sp4", "gpt", 0, 2, [](Job& j) { j.parallel.tp = 4, j.parallel.sequence_parallel = true; }},
     {"sp2_llama", "llama", 0, 1, [](Job& j) { j.parallel.tp = 2, j.parallel.sequence_parallel = true; }},
     {"dp2_tp2", "gpt", 0.1, 3, [](Job& j) { j.parallel.dp = j.parallel.tp = 2; }},
@@ -139,6 +146,11 @@ const TransformerRow transformers[] = {
     {"experts_ep2_zero1", "llama", 0, 3,
      [](Job& j) {
        j.model->experts = 4, j.model->top_k = 2, j.parallel.dp = j.parallel.ep = 2, j.parallel.zero = 1;
+     }},
+    {"experts_ep2_narrow", "llama", 0, 1,
+     [](Job& j) {
+       j.model->experts = 8, j.model->top_k = 3, j.model->expert_ffn = 6, j.model->expert_every = 2;
+       j.model->qk_norm = true, j.parallel.dp = j.parallel.tp = j.parallel.ep = 2;
      }},
 };
 
