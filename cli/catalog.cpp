@@ -22,6 +22,12 @@ struct Row {
 constexpr const char* qwen3 = "Qwen team 2025, arXiv:2505.09388";
 #define QWEN3 "head_dim=128 qk_norm=true rotary_base=1000000 norm_epsilon=1e-06"
 
+// Without sinks of attention, biases of the router and the clamp of SwiGLU, and without YaRN's longer
+// positions: initial_context_length of config.json at https://huggingface.co/openai/gpt-oss-20b, which has
+// the other keys.
+constexpr const char* gpt_oss = "OpenAI 2025, arXiv:2508.10925";
+#define GPT_OSS "head_dim=64 top_k=4 bias=true attention_window=128 full_attention_every=2 rotary_base=150000"
+
 // Sizes as the named reports state them; kv_heads and ffn 0: the family's default. Epsilons are those of the
 // published code: 1e-12 for BERT (github.com/google-research/bert modeling.py, by TensorFlow's layer_norm).
 constexpr Row rows[] = {
@@ -42,6 +48,12 @@ constexpr Row rows[] = {
      "rotary_base=500000"},
     {"llama3-405b", "llama", 126, 16384, 128, 8, 53248, 8192, 128256, "Llama team 2024, arXiv:2407.21783",
      "rotary_base=500000"},
+    {"mistral-7b", "llama", 32, 4096, 32, 8, 14336, 8192, 32000, "Jiang et al. 2023, arXiv:2310.06825",
+     "attention_window=4096"},
+    {"mixtral-8x7b", "llama", 32, 4096, 32, 8, 14336, 32768, 32000, "Jiang et al. 2024, arXiv:2401.04088",
+     "experts=8 top_k=2 rotary_base=1000000"},
+    {"gpt-oss-20b", "llama", 24, 2880, 64, 8, 2880, 4096, 201088, gpt_oss, GPT_OSS " experts=32"},
+    {"gpt-oss-120b", "llama", 36, 2880, 64, 8, 2880, 4096, 201088, gpt_oss, GPT_OSS " experts=128"},
     {"qwen3-0.6b", "llama", 28, 1024, 16, 8, 3072, 4096, 151936, qwen3, QWEN3 " tied=true"},
     {"qwen3-1.7b", "llama", 28, 2048, 16, 8, 6144, 4096, 151936, qwen3, QWEN3 " tied=true"},
     {"qwen3-4b", "llama", 36, 2560, 32, 8, 9728, 4096, 151936, qwen3, QWEN3 " tied=true"},
@@ -54,6 +66,7 @@ constexpr Row rows[] = {
      QWEN3 " experts=128 top_k=8 expert_ffn=1536"},
 };
 #undef QWEN3
+#undef GPT_OSS
 
 // As https://huggingface.co has them, with or without what stands before the slash. Sizes of Llama 3.1
 // and 3.3 are those of Llama 3, but for the longest sequence.
@@ -77,6 +90,10 @@ constexpr std::pair<const char*, const char*> hugging_face_names[] = {
     {"meta-llama/Meta-Llama-3.1-70B", "llama3-70b"},
     {"meta-llama/Meta-Llama-3.1-405B", "llama3-405b"},
     {"meta-llama/Llama-3.3-70B", "llama3-70b"},
+    {"mistralai/Mistral-7B-v0.1", "mistral-7b"},
+    {"mistralai/Mixtral-8x7B-v0.1", "mixtral-8x7b"},
+    {"openai/gpt-oss-20b", "gpt-oss-20b"},
+    {"openai/gpt-oss-120b", "gpt-oss-120b"},
     {"Qwen/Qwen3-0.6B", "qwen3-0.6b"},
     {"Qwen/Qwen3-1.7B", "qwen3-1.7b"},
     {"Qwen/Qwen3-4B", "qwen3-4b"},

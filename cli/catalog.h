@@ -14,7 +14,6 @@ struct CatalogModel {
   std::map<std::string, std::string> values;  // job keys by path
   std::string source;
   std::vector<std::string> notes = {};  // of a file: settings of it that are not built
-  int64_t window = 0;                   // of a file: tokens that attention reaches back, 0: all
 };
 const std::vector<CatalogModel>& catalog();
 // By its name here or, in any case and also of its -Instruct, -chat and -Base versions, by Hugging Face's:

@@ -17,7 +17,6 @@
 #include "cli/effects.h"
 #include "cli/job_presets.h"
 #include "cli/output.h"
-#include "ir/read_number.h"
 #include "ir/units.h"
 #include "planner/search/dimensions.h"
 #include "sbp/error.h"
@@ -117,17 +116,6 @@ void locate(const GivenKeys& given, const Work& work) {
   }
 }
 
-// Features of a file's model that ours lacks.
-std::vector<std::string> notes_of(const CatalogModel& model, const GivenKeys& given) {
-  std::vector<std::string> notes = model.notes;
-  const auto seq = given.find("model.seq");
-  const auto tokens = seq == given.end() ? std::nullopt : ir::read_number<int64_t>(seq->second.text);
-  if (model.window > 0 && tokens && model.window < *tokens)
-    notes.push_back(fmt::format("sliding_window {} is not built: attention reaches all {} tokens",
-                                model.window, *tokens));
-  return notes;
-}
-
 // The file of a model that is given as a path: to a config.json, or to its folder. Text in a name's form is a
 // name.
 std::optional<std::string> config_file(const std::string& model) {
@@ -209,7 +197,7 @@ void expand_model(GivenKeys& given) {
   family->second.text = model->family;
   for (const auto& [path, text] : model->values)
     given.try_emplace(path, Given{text, where + ": " + path, true});
-  for (const std::string& note : notes_of(*model, given)) tell(fmt::format("{}: {}", where, note));
+  for (const std::string& note : model->notes) tell(fmt::format("{}: {}", where, note));
 }
 
 }  // namespace
@@ -454,7 +442,8 @@ std::map<std::string, std::string> labels_of(const Request& request) {
   if (request.memory_margin == 0) labels.erase("cluster.memory_margin");
   if (request.gpus_per_node == 0) labels.erase("cluster.gpus_per_node");
   labels.erase("train.preset");  // every key that it sets stands here
-  for (const char* rare : {"model.qkv_bias", "model.qk_norm", "model.norm_epsilon", "model.rotary_base"})
+  for (const char* rare : {"model.qkv_bias", "model.qk_norm", "model.attention_window",
+                           "model.full_attention_every", "model.norm_epsilon", "model.rotary_base"})
     if (labels.contains(rare) && labels[rare] == get(key_at(rare), Request())) labels.erase(rare);
   const auto* transformer = request.job.model.transformer();
   if (transformer && transformer->head_dim * transformer->heads == transformer->hidden)

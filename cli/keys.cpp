@@ -164,6 +164,10 @@ void add_transformer_keys(std::vector<Key>& k) {
                                                 "width of a head of queries, keys and values")));
   k.push_back(entry("model", "qk_norm", MODEL(qk_norm), 0, 1,
                     "each head's queries and keys are normalised before positions and scores"));
+  k.push_back(entry("model", "attention_window", MODEL(attention_window), 0, 100 * million,
+                    "keys that a query sees up to its own, 0: all"));
+  k.push_back(entry("model", "full_attention_every", MODEL(full_attention_every), 0, 2000,
+                    "with attention_window: layers from one without a window to the next, 0: none"));
   k.push_back(choice("model", "mlp", MODEL(mlp), {"gelu", "swiglu"}, "activation of the feed-forward layer"));
   k.push_back(choice("model", "gelu", MODEL(gelu), {"erf", "tanh"},
                      "of mlp gelu: exact, or as GPT-2 has it, by a hyperbolic tangent"));
@@ -331,7 +335,7 @@ std::vector<Key> make_keys() {
       entry("run", "keep_checkpoints", RUN(keep_checkpoints), 0, million, "newest ones kept (0: all)"));
   k.push_back(entry("run", "resume", RUN(resume), 0, 1, "go on from the newest checkpoint, if there is one"));
   k.push_back(entry("run", "init_from", RUN(init_from), 0, 0,
-                    "model.safetensors of GPT-2, Llama or Qwen3, config.json beside it"));
+                    "model.safetensors of GPT-2, Llama, Mistral or Qwen3, config.json beside it"));
   return k;
 }
 

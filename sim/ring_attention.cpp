@@ -76,10 +76,14 @@ void take_part(bool backward, int ranks, ir::Types& inputs, ir::Types& outputs) 
 
 PartSeconds part_seconds(const backends::DeviceProfile& device, const ir::Actor& attention, int ranks,
                          ir::Types inputs, ir::Types outputs) {
-  take_part(is_backward(attention), ranks, inputs, outputs);
   const ir::OpDef& def = ir::op(attention.op);
   ir::Attrs attrs = attention.attrs;
+  const auto window = attrs.find("window");
+  const bool has_window = window != attrs.end() && std::get<int64_t>(window->second) > 0;
+  const double all = has_window ? kernel_seconds(device, def, inputs, outputs, attrs) : 0;
+  take_part(is_backward(attention), ranks, inputs, outputs);
   const double own = kernel_seconds(device, def, inputs, outputs, attrs);
+  if (has_window) return {own, std::max(0.0, all - own)};  // parts beyond the window are left out
   const auto causal = attrs.find("causal");
   if (causal == attrs.end() || !std::get<bool>(causal->second)) return {own, (ranks - 1) * own};
   causal->second = false;

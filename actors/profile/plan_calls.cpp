@@ -26,7 +26,7 @@ Known known_as(const actors::Layout& layout, const ir::Actor& actor) {
   }
   for (const ir::Types* types : {&sampled.call.inputs, &sampled.call.outputs})
     for (const ir::TensorType& type : *types) known.key += " " + ir::to_text(type);
-  for (const char* name : {"program", "transpose_a", "transpose_b", "causal"})
+  for (const char* name : {"program", "transpose_a", "transpose_b", "causal", "window"})
     if (auto attr = actor.attrs.find(name); attr != actor.attrs.end())
       known.key += ir::to_text(ir::Attrs{*attr});
   return known;

@@ -2,6 +2,7 @@
 // and blocks follow each other in a fixed order, which is also the order of every sum.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/fast_math.h"
@@ -22,6 +23,7 @@ struct Attention {
         keys(q_k_v[1].shape[2]),
         value_width(q_k_v[2].shape[3]),
         causal(ir::attr_bool(attrs, "causal")),
+        window(ir::attr_int(attrs, "window")),
         offset(ir::attr_int(attrs, "offset")),
         group(ir::attr_int(attrs, "group")),
         head_offset(ir::attr_int(attrs, "head_offset")),
@@ -36,13 +38,16 @@ struct Attention {
   int64_t queries() const { return q[2]; }
   int64_t width() const { return q[3]; }
   int64_t key_head(int64_t head) const { return (head + head_offset) / group; }
-  // Query s sees the first so many keys.
+  // Query s sees the keys from first(s) to visible(s). Both grow with s.
   int64_t visible(int64_t s) const { return causal ? std::clamp<int64_t>(s + offset + 1, 0, keys) : keys; }
+  int64_t first(int64_t s) const {
+    return window > 0 ? std::clamp<int64_t>(s + offset + 1 - window, 0, visible(s)) : 0;
+  }
 
   ir::Shape q;
   int64_t key_heads, keys, value_width;
   bool causal;
-  int64_t offset, group, head_offset;
+  int64_t window, offset, group, head_offset;
   double scale;
   Dropout dropout;
 };
@@ -51,16 +56,16 @@ struct Attention {
 struct Block {
   int64_t row;  // of the first query, over all batches and heads
   int64_t begin, count;
-  int64_t keys;  // that any of them sees
+  int64_t first, keys;  // the keys that any of them sees: the first, and how many from there
 };
 
 // visit(block) for the blocks of one head.
 template <class Visit>
 void each_block(const Attention& a, int64_t batch, int64_t head, Visit visit) {
   for (int64_t begin = 0; begin < a.queries(); begin += kBlock) {
-    const int64_t count = std::min(kBlock, a.queries() - begin);
-    visit(
-        Block{(batch * a.heads() + head) * a.queries() + begin, begin, count, a.visible(begin + count - 1)});
+    const int64_t count = std::min(kBlock, a.queries() - begin), first = a.first(begin);
+    visit(Block{(batch * a.heads() + head) * a.queries() + begin, begin, count, first,
+                a.visible(begin + count - 1) - first});
   }
 }
 
@@ -78,9 +83,11 @@ Matrix<const A> transposed(const Matrix<const A>& m) {
   return {m.data, m.columns, m.rows, m.column_step, m.row_step};
 }
 
+// Rows, and columns, of the keys that a block sees.
 template <class A>
-Matrix<A> first_rows(Matrix<A> m, int64_t rows) {
-  m.rows = rows;
+Matrix<A> rows_seen(Matrix<A> m, const Block& block) {
+  m.data += block.first * m.row_step;
+  m.rows = block.keys;
   return m;
 }
 
@@ -107,8 +114,9 @@ Matrix<const A> turned(const Matrix<const A>& m, std::vector<A>& memory) {
 }
 
 template <class A>
-Matrix<const A> first_columns(Matrix<const A> m, int64_t columns) {
-  m.columns = columns;
+Matrix<const A> columns_seen(Matrix<const A> m, const Block& block) {
+  m.data += block.first * m.column_step;
+  m.columns = block.keys;
   return m;
 }
 
@@ -135,7 +143,7 @@ template <class A>
 void drop(const Dropout& dropout, const Attention& a, const Block& block, int64_t query, A* row,
           int64_t visible) {
   if (!dropout.drops() || visible == 0) return;
-  const int64_t first = dropout.position((block.row + query) * a.keys);
+  const int64_t first = dropout.position((block.row + query) * a.keys + block.first);
   for (int64_t t = 0; t < visible; ++t) row[t] *= static_cast<A>(dropout.factor_at(first + t));
 }
 
@@ -164,17 +172,19 @@ class Forward {
            const Dropout& dropout) {
     const auto q = rows_of(at.in<T>(0) + block.row * a_.width(), block.count, a_.width(), q_);
     const Matrix<A> scores = resized(scores_, block.count, block.keys);
-    product<A>(q, first_columns(k, block.keys), scores);
+    product<A>(q, columns_seen(k, block), scores);
     inverses_.resize(static_cast<size_t>(block.count));
     for (int64_t i = 0; i < block.count; ++i) {
-      const int64_t visible = a_.visible(block.begin + i);
+      const int64_t hidden = a_.first(block.begin + i) - block.first;  // before the window
+      const int64_t end = a_.visible(block.begin + i) - block.first, visible = hidden < end ? end : 0;
       A* const row = scores.data + i * scores.row_step;
+      std::fill_n(row, std::min(hidden, visible), -std::numeric_limits<A>::infinity());
       at.out<A>(1)[block.row + i] = softmax(row, visible, inverses_[static_cast<size_t>(i)]);
       std::fill(row + visible, row + block.keys, A(0));
       drop<A>(dropout, a_, block, i, row, visible);
     }
     const Matrix<A> sums = resized(sums_, block.count, a_.value_width);
-    product<A>(read_only(scores), first_rows(v, block.keys), sums);
+    product<A>(read_only(scores), rows_seen(v, block), sums);
     T* const out = at.out<T>(0) + block.row * a_.value_width;
     for (int64_t i = 0; i < block.count; ++i) {
       const A inverse = inverses_[static_cast<size_t>(i)];
@@ -245,8 +255,8 @@ class Backward {
     const auto q = rows_of(at.in<T>(1) + block.row * a_.width(), block.count, a_.width(), q_);
     const auto out = rows_of(at.in<T>(4) + block.row * a_.value_width, block.count, a_.value_width, out_);
     const Matrix<A> p = resized(p_, block.count, block.keys), ds = resized(ds_, block.count, block.keys);
-    product<A>(q, first_columns(turned_k_, block.keys), p);
-    product<A>(dy, first_columns(turned_v_, block.keys), ds);
+    product<A>(q, columns_seen(turned_k_, block), p);
+    product<A>(dy, columns_seen(turned_v_, block), ds);
     for (int64_t i = 0; i < block.count; ++i) {
       const double delta = sum_of(
           a_.value_width, [](A a, A b) { return a * b; }, dy.data + i * a_.value_width,
@@ -254,16 +264,17 @@ class Backward {
       scores(block, i, p.data + i * p.row_step, ds.data + i * ds.row_step, at.in<A>(5)[block.row + i],
              static_cast<A>(delta), dropout);
     }
-    product<A>(transposed(read_only(p)), dy, first_rows(dv_, block.keys), true);
-    product<A>(transposed(read_only(ds)), q, first_rows(dk_, block.keys), true);
+    product<A>(transposed(read_only(p)), dy, rows_seen(dv_, block), true);
+    product<A>(transposed(read_only(ds)), q, rows_seen(dk_, block), true);
     T* const dq = at.out<T>(0) + block.row * a_.width();
-    product<A>(read_only(ds), first_rows(k_, block.keys), dq_sums_.begin(dq, block.count, a_.width()));
+    product<A>(read_only(ds), rows_seen(k_, block), dq_sums_.begin(dq, block.count, a_.width()));
     dq_sums_.end(dq);
   }
 
   // A row of q k^T and one of dy v^T become p keep and ds.
   void scores(const Block& block, int64_t query, A* p, A* ds, A lse, A delta, const Dropout& dropout) const {
-    const int64_t visible = a_.visible(block.begin + query);
+    const int64_t first = a_.first(block.begin + query) - block.first;
+    const int64_t visible = a_.visible(block.begin + query) - block.first;
     const auto scale = static_cast<A>(a_.scale);
     change_each(
         visible, [scale, lse](A x) { return fast_exp(x * scale - lse); }, p);
@@ -271,8 +282,10 @@ class Backward {
     change_each(
         visible, [delta, scale](A d, A x) { return x * (d - delta) * scale; }, ds, p);
     drop<A>(dropout, a_, block, query, p, visible);
-    std::fill(p + visible, p + block.keys, A(0));
-    std::fill(ds + visible, ds + block.keys, A(0));
+    for (A* const row : {p, ds}) {
+      std::fill(row, row + first, A(0));
+      std::fill(row + visible, row + block.keys, A(0));
+    }
   }
 
   Attention a_;

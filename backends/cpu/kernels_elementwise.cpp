@@ -183,12 +183,12 @@ std::unique_ptr<Kernel> make_where(const Call& call) {
   }
 }
 
-// Row r keeps its first r + ahead + 1 columns.
+// Row r keeps its first r + ahead + 1 columns; with a window the last so many of these.
 std::unique_ptr<Kernel> make_causal_mask(const Call& call) {
   const ir::Shape& shape = call.inputs[0].shape;
   const int64_t rows = shape[shape.size() - 2], columns = shape.back(), count = call.inputs[0].elements();
   const int64_t ahead = ir::attr_int(call.attrs, "row_offset") - ir::attr_int(call.attrs, "column_offset");
-  const int64_t size = ir::size_of(call.inputs[0].dtype);
+  const int64_t size = ir::size_of(call.inputs[0].dtype), window = ir::attr_int(call.attrs, "window");
   if (!ir::is_float(call.inputs[0].dtype)) return nullptr;
   return for_acc(call, [&]<class A>() {
     return kernel([=, fill = static_cast<A>(ir::attr_float(call.attrs, "fill")),
@@ -197,11 +197,17 @@ std::unique_ptr<Kernel> make_causal_mask(const Call& call) {
       std::fill_n(filled.at, kChunk, fill);
       for (int64_t row = 0; row * columns < count; ++row) {
         const int64_t start = row * columns;
-        const int64_t kept = std::clamp<int64_t>(row % rows + ahead + 1, 0, columns);
-        std::memcpy(operands.out<std::byte>(0) + start * size, operands.in<std::byte>(0) + start * size,
-                    static_cast<size_t>(kept * size));
-        for_chunks(columns - kept,
-                   [&](int64_t at, int64_t n) { y.store(filled.at, operands, start + kept + at, n); });
+        const int64_t end = std::clamp<int64_t>(row % rows + ahead + 1, 0, columns);
+        const int64_t first = window > 0 ? std::clamp<int64_t>(row % rows + ahead + 1 - window, 0, end) : 0;
+        const auto fill_from = [&](int64_t column, int64_t count) {
+          for_chunks(count,
+                     [&](int64_t at, int64_t n) { y.store(filled.at, operands, start + column + at, n); });
+        };
+        fill_from(0, first);
+        std::memcpy(operands.out<std::byte>(0) + (start + first) * size,
+                    operands.in<std::byte>(0) + (start + first) * size,
+                    static_cast<size_t>((end - first) * size));
+        fill_from(end, columns - end);
       }
     });
   });

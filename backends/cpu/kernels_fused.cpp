@@ -78,11 +78,12 @@ Step<A> dropout(const StepCall& c) {
 
 // 1 where a mask shows the element, else 0.
 template <class A>
-void visible(const ir::Shape& shape, int64_t ahead, const Values<A>& v, Chunk<A>& shown) {
+void visible(const ir::Shape& shape, int64_t ahead, int64_t window, const Values<A>& v, Chunk<A>& shown) {
   const int64_t rows = shape[shape.size() - 2], columns = shape.back();
   for (int64_t i = 0; i < v.count; ++i) {
     const int64_t row = (v.start + i) / columns % rows, column = (v.start + i) % columns;
-    shown.at[i] = column <= row + ahead ? A(1) : A(0);
+    const bool seen = column <= row + ahead && (window == 0 || column > row + ahead - window);
+    shown.at[i] = seen ? A(1) : A(0);
   }
 }
 
@@ -90,16 +91,17 @@ template <class A>
 Step<A> causal_mask(const StepCall& c) {
   const A fill = static_cast<A>(ir::attr_float(c.attrs, "fill"));
   const int64_t ahead = ir::attr_int(c.attrs, "row_offset") - ir::attr_int(c.attrs, "column_offset");
+  const int64_t window = ir::attr_int(c.attrs, "window");
   return {[=, x = c.a, y = c.y, shape = c.shape](Values<A>& v) {
             Chunk<A> shown{};
-            visible(shape, ahead, v, shown);
+            visible(shape, ahead, window, v, shown);
             each(
                 v.count, [fill](A value, A show) { return show != A(0) ? value : fill; }, v.buffers[y].at,
                 v.at[x], shown.at);
           },
           [=, x = c.a, y = c.y, shape = c.shape](Values<A>& v) {
             Chunk<A> shown{};
-            visible(shape, ahead, v, shown);
+            visible(shape, ahead, window, v, shown);
             add_gradient(
                 v, x, [](A dy, A show) { return show != A(0) ? dy : A(0); }, v.gradients[y].at, shown.at);
           }};

@@ -7,26 +7,45 @@
 namespace boxcar::backends::cpu {
 namespace {
 
-// y = softmax(scale x) over the first `visible` elements of each row, zero beyond.
-template <class A, class Visible>
-std::unique_ptr<Kernel> softmax_rows(const Call& call, double scale, Visible visible) {
+// Which elements of a row count: from begin to end.
+struct Seen {
+  int64_t begin, end;
+};
+
+// `loaded`, elements at to at + n of a row, with those before `begin` at -infinity: themselves or in
+// `buffer`.
+template <class A>
+const A* hidden_before(int64_t begin, const A* loaded, int64_t at, int64_t n, Chunk<A>& buffer) {
+  if (begin <= at) return loaded;
+  if (loaded != buffer.at) std::copy_n(loaded, n, buffer.at);
+  std::fill_n(buffer.at, std::min(begin - at, n), -std::numeric_limits<A>::infinity());
+  return buffer.at;
+}
+
+// y = softmax(scale x) over the elements of each row that seen(row) names, zero elsewhere.
+template <class A, class SeenOf>
+std::unique_ptr<Kernel> softmax_rows(const Call& call, double scale, SeenOf seen) {
   const Around rows = around(call.inputs[0].shape, -1);
   const auto padded = static_cast<size_t>((rows.extent + kChunk - 1) / kChunk);
   return kernel([=, by = static_cast<A>(scale), x = In<A>(call, 0), y = Out<A>(call, 0),
                  exponentials = std::vector<Chunk<A>>(padded)](const Operands& operands) mutable {
     Chunk<A> from, to;
     for (int64_t row = 0; row < rows.outer; ++row) {
-      const int64_t start = row * rows.extent, shown = visible(row);
+      const int64_t start = row * rows.extent;
+      const Seen row_sees = seen(row);
+      const int64_t shown = row_sees.end;
+      const auto read = [&](int64_t at, int64_t n) {
+        return hidden_before(row_sees.begin, x.load(operands, start + at, n, from), at, n, from);
+      };
       const auto scaled = [by](A v) { return by * v; };
       A most = -std::numeric_limits<A>::infinity();
-      for_chunks(shown, [&](int64_t at, int64_t n) {
-        most = std::max(most, max_of(n, scaled, x.load(operands, start + at, n, from)));
-      });
+      for_chunks(shown,
+                 [&](int64_t at, int64_t n) { most = std::max(most, max_of(n, scaled, read(at, n))); });
       double sum = 0;
       for_chunks(shown, [&](int64_t at, int64_t n) {
         A* e = exponentials[static_cast<size_t>(at / kChunk)].at;
         each(
-            n, [by, most](A v) { return fast_exp(by * v - most); }, e, x.load(operands, start + at, n, from));
+            n, [by, most](A v) { return fast_exp(by * v - most); }, e, read(at, n));
         sum += sum_of(
             n, [](A v) { return v; }, e);
       });
@@ -45,17 +64,23 @@ std::unique_ptr<Kernel> softmax_rows(const Call& call, double scale, Visible vis
 
 std::unique_ptr<Kernel> make_softmax(const Call& call) {
   const int64_t extent = call.inputs[0].shape.back();
-  return for_acc(call,
-                 [&]<class A>() { return softmax_rows<A>(call, 1, [extent](int64_t) { return extent; }); });
+  return for_acc(call, [&]<class A>() {
+    return softmax_rows<A>(call, 1, [extent](int64_t) { return Seen{0, extent}; });
+  });
 }
 
 std::unique_ptr<Kernel> make_scale_mask_softmax(const Call& call) {
   const ir::Shape& shape = call.inputs[0].shape;
   const int64_t extent = shape.back(), queries = shape[shape.size() - 2];
   const int64_t ahead = ir::attr_bool(call.attrs, "causal") ? ir::attr_int(call.attrs, "offset") : extent;
-  const auto visible = [=](int64_t row) { return std::min(row % queries + ahead + 1, extent); };
-  return for_acc(
-      call, [&]<class A>() { return softmax_rows<A>(call, ir::attr_float(call.attrs, "scale"), visible); });
+  const int64_t window = ir::attr_int(call.attrs, "window");
+  const auto seen = [=](int64_t row) {
+    const int64_t last = row % queries + ahead + 1, end = std::min(last, extent);
+    const int64_t begin = window > 0 ? std::max<int64_t>(last - window, 0) : 0;
+    return begin < end ? Seen{begin, end} : Seen{0, 0};
+  };
+  return for_acc(call,
+                 [&]<class A>() { return softmax_rows<A>(call, ir::attr_float(call.attrs, "scale"), seen); });
 }
 
 // dx = scale y (dy - sum(dy y))

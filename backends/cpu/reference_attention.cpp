@@ -21,6 +21,7 @@ class Attention {
     const double scale = ir::attr_float(attrs, "scale");
     scale_ = scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(shape_[3]));
     causal_ = ir::attr_bool(attrs, "causal");
+    window_ = ir::attr_int(attrs, "window");
     offset_ = ir::attr_int(attrs, "offset");
     head_offset_ = ir::attr_int(attrs, "head_offset");
     group_ = ir::attr_int(attrs, "group");
@@ -32,7 +33,10 @@ class Attention {
   int64_t value_width() const { return v_.type.shape[3]; }
   double scale() const { return scale_; }
 
-  // Keys that this row sees: the first `visible`.
+  // Keys that this row sees: from `first` to `visible`.
+  int64_t first(int64_t row) const {
+    return window_ > 0 ? std::max<int64_t>(row % shape_[2] + offset_ + 1 - window_, 0) : 0;
+  }
   int64_t visible(int64_t row) const {
     return causal_ ? std::min(row % shape_[2] + offset_ + 1, keys_) : keys_;
   }
@@ -64,7 +68,7 @@ class Attention {
   Dropout drop_;
   double scale_ = 1;
   bool causal_ = false;
-  int64_t offset_ = 0, head_offset_ = 0, group_ = 1;
+  int64_t window_ = 0, offset_ = 0, head_offset_ = 0, group_ = 1;
 };
 
 void forward(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
@@ -72,10 +76,10 @@ void forward(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   const int64_t width = a.value_width();
   for (int64_t row = 0; row < a.rows(); ++row) {
     double maximum = -INFINITY, sum = 0;
-    for (int64_t t = 0; t < a.visible(row); ++t) maximum = std::max(maximum, a.score(row, t));
-    for (int64_t t = 0; t < a.visible(row); ++t) sum += std::exp(a.score(row, t) - maximum);
+    for (int64_t t = a.first(row); t < a.visible(row); ++t) maximum = std::max(maximum, a.score(row, t));
+    for (int64_t t = a.first(row); t < a.visible(row); ++t) sum += std::exp(a.score(row, t) - maximum);
     const double lse = std::log(sum) + maximum;
-    for (int64_t t = 0; t < a.visible(row); ++t) {
+    for (int64_t t = a.first(row); t < a.visible(row); ++t) {
       const double p = std::exp(a.score(row, t) - lse) * a.keep(row, t);
       a.add(out[0].data.data() + a.position(row, width), p,
             in[2].data.data() + a.position(a.key_row(row, t), width), width);
@@ -94,7 +98,7 @@ void backward(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   for (int64_t row = 0; row < a.rows(); ++row) {
     const double* dy_row = dy + a.position(row, value_width);
     const double delta = a.dot(dy_row, in[4].data.data() + a.position(row, value_width), value_width);
-    for (int64_t t = 0; t < a.visible(row); ++t) {
+    for (int64_t t = a.first(row); t < a.visible(row); ++t) {
       const size_t at = a.position(a.key_row(row, t), width),
                    value_at = a.position(a.key_row(row, t), value_width);
       const double p = std::exp(a.score(row, t) - in[5].data[static_cast<size_t>(row)]),

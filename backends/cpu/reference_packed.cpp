@@ -72,16 +72,19 @@ void swiglu_pairs_grad(const Tensors& in, Tensors& out, const ir::Attrs&) {
   }
 }
 
-// Keeps x[row, column] where the column is not after the row, both counted in the global tensor.
+// Keeps x[row, column] where the column is not after the row, both counted in the global tensor, and with a
+// window one of that many up to the row.
 void causal_mask(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   const ir::Shape& shape = in[0].type.shape;
   const int64_t rows = shape[shape.size() - 2], columns = shape.back();
   const double fill = ir::attr_float(attrs, "fill");
+  const int64_t window = ir::attr_int(attrs, "window");
   const int64_t ahead = ir::attr_int(attrs, "row_offset") - ir::attr_int(attrs, "column_offset");
   for (size_t i = 0; i < in[0].data.size(); ++i) {
     const auto at = static_cast<int64_t>(i);
     const int64_t row = at / columns % rows, column = at % columns;
-    out[0].data[i] = column <= row + ahead ? in[0].data[i] : fill;
+    const bool seen = column <= row + ahead && (window == 0 || column > row + ahead - window);
+    out[0].data[i] = seen ? in[0].data[i] : fill;
   }
 }
 

@@ -7,19 +7,20 @@
 namespace boxcar::backends::cpu {
 namespace {
 
-// y = softmax(scale x) over the first `visible` of `extent` elements, zero beyond.
-void softmax_row(const double* x, double* y, int64_t extent, int64_t visible, double scale) {
+// y = softmax(scale x) over the elements from `begin` to `end` of `extent`, zero elsewhere.
+void softmax_row(const double* x, double* y, int64_t extent, int64_t begin, int64_t end, double scale) {
   double maximum = -INFINITY, sum = 0;
-  for (int64_t i = 0; i < visible; ++i) maximum = std::max(maximum, scale * x[i]);
-  for (int64_t i = 0; i < visible; ++i) sum += std::exp(scale * x[i] - maximum);
-  for (int64_t i = 0; i < extent; ++i) y[i] = i < visible ? std::exp(scale * x[i] - maximum) / sum : 0;
+  for (int64_t i = begin; i < end; ++i) maximum = std::max(maximum, scale * x[i]);
+  for (int64_t i = begin; i < end; ++i) sum += std::exp(scale * x[i] - maximum);
+  for (int64_t i = 0; i < extent; ++i)
+    y[i] = i >= begin && i < end ? std::exp(scale * x[i] - maximum) / sum : 0;
 }
 
 void softmax(const Tensors& in, Tensors& out, const ir::Attrs&) {
   const Around rows = around(in[0].type.shape, -1);
   for (int64_t row = 0; row < rows.outer; ++row) {
     const int64_t at = row * rows.extent;
-    softmax_row(in[0].data.data() + at, out[0].data.data() + at, rows.extent, rows.extent, 1);
+    softmax_row(in[0].data.data() + at, out[0].data.data() + at, rows.extent, 0, rows.extent, 1);
   }
 }
 
@@ -29,7 +30,9 @@ void scale_mask_softmax(const Tensors& in, Tensors& out, const ir::Attrs& attrs)
   for (int64_t row = 0; row < rows.outer; ++row) {
     const int64_t at = row * rows.extent, last = row % queries + ir::attr_int(attrs, "offset");
     const int64_t visible = ir::attr_bool(attrs, "causal") ? std::min(last + 1, rows.extent) : rows.extent;
-    softmax_row(in[0].data.data() + at, out[0].data.data() + at, rows.extent, visible,
+    const int64_t window = ir::attr_int(attrs, "window");
+    const int64_t first = window > 0 ? std::max<int64_t>(last + 1 - window, 0) : 0;
+    softmax_row(in[0].data.data() + at, out[0].data.data() + at, rows.extent, first, visible,
                 ir::attr_float(attrs, "scale"));
   }
 }

@@ -21,6 +21,7 @@ Attention attention_of(const Call& call, size_t first) {
   const double scale = ir::attr_float(call.attrs, "scale");
   a.scale = scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(a.width));
   a.causal = ir::attr_bool(call.attrs, "causal");
+  a.window = ir::attr_int(call.attrs, "window");
   a.offset = ir::attr_int(call.attrs, "offset");
   a.head_offset = ir::attr_int(call.attrs, "head_offset");
   a.group = ir::attr_int(call.attrs, "group");
@@ -31,12 +32,13 @@ Attention attention_of(const Call& call, size_t first) {
 // --- on tensor cores, by cuDNN
 
 // What keeps a call from tensor cores; empty: nothing. They take one 16-bit type but for lse, whole groups of
-// heads, nothing dropped, nothing empty.
+// heads, no window, nothing dropped, nothing empty.
 std::string slow_since(const Call& call, const Attention& a, size_t first) {
   const ir::DType type = call.inputs[first].dtype;
   if (type != ir::DType::bfloat16 && type != ir::DType::float16)
     return fmt::format("its operands are {} (--precision bf16)", ir::to_text(type));
   if (ir::attr_float(call.attrs, "p") != 0) return "it drops probabilities (--dropout 0)";
+  if (a.window > 0) return "queries see a window of keys (--attention-window 0)";
   if (a.head_offset != 0 || a.heads != a.key_heads * a.group)
     return "tensor parallelism cuts a group of query heads (a --tp that divides the key heads)";
   for (const ir::Types* types : {&call.inputs, &call.outputs})

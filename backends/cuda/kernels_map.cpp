@@ -105,6 +105,7 @@ class Program {
       step.x = ir::attr_float(attrs, "fill");
       step.rows = shape_[shape_.size() - 2], step.columns = shape_.back();
       step.ahead = ir::attr_int(attrs, "row_offset") - ir::attr_int(attrs, "column_offset");
+      step.window = ir::attr_int(attrs, "window");
     }
     if (kind == Step::dropout) drops(attrs);
     return fits_ ? value : -1;

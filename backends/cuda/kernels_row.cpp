@@ -43,6 +43,7 @@ std::unique_ptr<Kernel> make_softmax(const Call& call, const Place& place) {
     s.queries = shape[shape.size() - 2];
     s.offset = ir::attr_int(call.attrs, "offset");
     s.causal = ir::attr_bool(call.attrs, "causal");
+    s.window = ir::attr_int(call.attrs, "window");
     s.scale = ir::attr_float(call.attrs, "scale");
   }
   return kernel(call, place, 0, [=](const Act& act) {

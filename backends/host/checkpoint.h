@@ -1,9 +1,8 @@
 // Checkpoints of a training run: a folder per step, with model weights under Hugging Face's names and all
 // state needed to resume bit for bit.
 //
-//   out/step-000020/model.safetensors      GPT-2's, Llama's or Qwen3's names and layouts (weights in their
-//   own
-//                                          type)
+//   out/step-000020/model.safetensors      names and layouts of GPT-2, Llama, Mistral or Qwen3 (weights in
+//                                          their own type)
 //   out/step-000020/config.json            as Hugging Face's transformers reads it
 //   out/step-000020/optimizer.safetensors  "<our parameter name>.m" and ".v", global
 //   out/step-000020/state.json             step, samples seen, seed, data, settings, the model's keys
@@ -44,9 +43,9 @@ struct Checkpoint {
 };
 
 // Format of a model's stored weights. gpt2 needs layer norm, learned positions, GELU, biases and a key head
-// per head, which share `hidden`; llama RMS norm, rotary positions and SwiGLU; qwen3 the same with norms
-// of queries and keys and no biases; all a causal dense model.
-enum class Architecture : uint8_t { gpt2, llama, qwen3, own };
+// per head, which share `hidden`; llama RMS norm, rotary positions and SwiGLU; mistral the same with a
+// window in all layers, qwen3 with norms of queries and keys, both without biases; all a causal dense model.
+enum class Architecture : uint8_t { gpt2, llama, mistral, qwen3, own };
 Architecture architecture_of(const ir::models::Transformer& model);
 
 // The model's parameters by our names, with their types (float32, padded vocabulary).

@@ -35,6 +35,8 @@ const Key kKeys[] = {{"family", &Transformer::family},
                      {"kv_heads", &Transformer::kv_heads},
                      {"head_dim", &Transformer::head_dim, true},
                      {"qk_norm", &Transformer::qk_norm, true},
+                     {"attention_window", &Transformer::attention_window, true},
+                     {"full_attention_every", &Transformer::full_attention_every, true},
                      {"mlp", &Transformer::mlp},
                      {"gelu", &Transformer::gelu},
                      {"norm", &Transformer::norm},
@@ -135,6 +137,17 @@ void check_llama(const JsonObject& config) {
   need_unscaled_rotary(config);
 }
 
+// --- Mistral: Llama with a window and no biases
+
+Json mistral_config(const Transformer& c) {
+  Json config = llama_config(c);
+  config["architectures"] = {"MistralForCausalLM"};
+  config["model_type"] = "mistral";
+  for (const char* key : {"attention_bias", "mlp_bias"}) config.erase(key);
+  config["sliding_window"] = c.attention_window;
+  return config;
+}
+
 // --- Qwen3: Llama with norms of queries and keys
 
 Json qwen3_config(const Transformer& c) {
@@ -147,7 +160,7 @@ Json qwen3_config(const Transformer& c) {
 
 void check_qwen3(const JsonObject& config) {
   need_flag(config, "attention_bias", false);
-  need_flag(config, "use_sliding_window", false);
+  need_flag(config, "use_sliding_window", false);  // else layers of the two kinds follow each other unevenly
   need_unscaled_rotary(config);
 }
 
@@ -193,6 +206,7 @@ struct Format {
 constexpr Format kFormats[] = {
     {Architecture::gpt2, "GPT2LMHeadModel", "gpt2", gpt2_config, check_gpt2},
     {Architecture::llama, "LlamaForCausalLM", "llama", llama_config, check_llama},
+    {Architecture::mistral, "MistralForCausalLM", "mistral", mistral_config, need_unscaled_rotary},
     {Architecture::qwen3, "Qwen3ForCausalLM", "qwen3", qwen3_config, check_qwen3},
     {Architecture::own, "BoxcarTransformer", "boxcar", own_config, nullptr},
 };
@@ -202,7 +216,8 @@ const Format& format_of(const JsonObject& config) {
   for (const Format& format : kFormats)
     if (name.empty() ? type == format.model_type : name == format.name) return format;
   config.refuse(
-      fmt::format("is of a model '{}', expected GPT2LMHeadModel, LlamaForCausalLM or Qwen3ForCausalLM",
+      fmt::format("is of a model '{}', expected GPT2LMHeadModel, LlamaForCausalLM, "
+                  "MistralForCausalLM or Qwen3ForCausalLM",
                   name.empty() ? type : name));
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 
 namespace boxcar::backends::host {
@@ -40,9 +41,13 @@ struct Row {
   bool tied;
   const char *activation_key, *activation;
   const std::vector<Size>* experts = nullptr;
-  bool qkv_bias = false, qk_norm = false, uses_window = true;
+  bool qkv_bias = false, qk_norm = false;
+  bool uses_window = true;  // without use_sliding_window
+  bool alternates = false;  // every other layer has no window
+  bool bias = false;        // of all linear layers
   double norm_epsilon = 1e-6, rotary_base = 10'000;
-  int64_t head_dim = 0;  // 0: hidden / heads
+  int64_t head_dim = 0;         // 0: hidden / heads
+  const char* lacks = nullptr;  // parts of it that are not built
 };
 const Row rows[] = {
     {.architecture = "GPT2LMHeadModel",
@@ -94,6 +99,20 @@ const Row rows[] = {
      .experts = &mixtral_experts,
      .norm_epsilon = 1e-5,
      .rotary_base = 1e6},
+    {.architecture = "GptOssForCausalLM",
+     .type = "gpt_oss",
+     .family = "llama",
+     .sizes = llama_sizes,
+     .tied = false,
+     .activation_key = "hidden_act",
+     .activation = "silu",
+     .experts = &mixtral_experts,
+     .alternates = true,
+     .bias = true,
+     .norm_epsilon = 1e-5,
+     .rotary_base = 150'000,
+     .head_dim = 64,
+     .lacks = "sinks of attention, biases of the router and the clamp of SwiGLU are not built"},
     {.architecture = "BertForMaskedLM",
      .type = "bert",
      .family = "bert",
@@ -147,7 +166,7 @@ void read_activation(const JsonObject& config, const Row& row, HuggingFaceModel&
 void read_biases(const JsonObject& config, const Row& row, HuggingFaceModel& model) {
   if (row.qkv_bias) model.keys["qkv_bias"] = "true";
   if (!is_llama(row)) return;
-  const bool attention = config.flag("attention_bias", false), mlp = config.flag("mlp_bias", false);
+  const bool attention = config.flag("attention_bias", row.bias), mlp = config.flag("mlp_bias", row.bias);
   if (attention || mlp) model.keys["bias"] = "true";
   if (attention != mlp)
     model.notes.push_back(fmt::format("{} alone is not built: all linear layers have biases",
@@ -194,6 +213,44 @@ void read_constants(const JsonObject& config, const Row& row, HuggingFaceModel& 
   if (is_llama(row)) read_rotary(config, row, model);
 }
 
+// One layer in so many that sees all keys; 0: none does. Nothing where the layers do not follow each other
+// so.
+std::optional<int64_t> full_attention_every(const std::vector<std::string>& types) {
+  const auto is_full = [&](size_t layer) { return types[layer] != "sliding_attention"; };
+  size_t first = 0;
+  while (first < types.size() && !is_full(first)) ++first;
+  const size_t every = first < types.size() ? first + 1 : 0;
+  for (size_t layer = 0; layer < types.size(); ++layer)
+    if (is_full(layer) != (every > 0 && (layer + 1) % every == 0)) return {};
+  return static_cast<int64_t>(every);
+}
+
+// Which layers have the window of `sliding_window`: those that `layer_types` names, else those from
+// `max_window_layers` on where an architecture has that, else all.
+void read_window(const JsonObject& config, const Row& row, HuggingFaceModel& model) {
+  if (!is_llama(row) || !config.has("sliding_window") || !config.flag("use_sliding_window", row.uses_window))
+    return;
+  constexpr int64_t most_layers = 2000;  // of a job
+  const int64_t window = config.whole("sliding_window", 1),
+                layers = std::min(most_layers, config.whole("num_hidden_layers", 1));
+  std::vector<std::string> types = config.texts("layer_types");
+  if (types.empty())
+    for (int64_t layer = 0; layer < layers; ++layer)
+      types.emplace_back(!row.uses_window && layer < config.whole("max_window_layers", 0, 28)
+                             ? "full_attention"
+                         : row.alternates && layer % 2 == 1 ? "full_attention"
+                                                            : "sliding_attention");
+  const std::optional<int64_t> every = full_attention_every(types);
+  if (!every)
+    model.notes.push_back(
+        fmt::format("sliding_window {} in some layers, which do not follow each other evenly, is not built: "
+                    "all see all keys",
+                    window));
+  if (!every || *every == 1) return;
+  model.keys["attention_window"] = fmt::format("{}", window);
+  if (*every > 0) model.keys["full_attention_every"] = fmt::format("{}", *every);
+}
+
 // What a mixture of Qwen3's says beside its sizes.
 void read_routing(const JsonObject& config, HuggingFaceModel& model) {
   if (!config.flag("norm_topk_prob", false))
@@ -216,14 +273,14 @@ HuggingFaceModel read_hugging_face(const JsonObject& config) {
   if (row.experts) read(*row.experts);
   if (row.head_dim > 0) model.keys.try_emplace("head_dim", fmt::format("{}", row.head_dim));
   if (row.qk_norm) model.keys["qk_norm"] = "true";
+  if (row.lacks) model.notes.emplace_back(row.lacks);
   model.keys["tied"] = config.flag("tie_word_embeddings", row.tied) ? "true" : "false";
   read_activation(config, row, model);
   read_biases(config, row, model);
   read_dropout(config, row, model);
   read_constants(config, row, model);
   if (row.experts == &qwen3_experts) read_routing(config, model);
-  if (config.has("sliding_window") && config.flag("use_sliding_window", row.uses_window))
-    model.window = config.whole("sliding_window", 1);
+  read_window(config, row, model);
   return model;
 }
 

@@ -18,7 +18,6 @@ struct HuggingFaceModel {
   std::string family;
   std::map<std::string, std::string> keys;  // of section model of a job
   std::vector<std::string> notes = {};      // parts of the file that are not built
-  int64_t window = 0;                       // tokens that attention reaches back, 0: all
 };
 
 // Reads a file of any architecture that hugging_face.cpp has a row for; a file without architectures goes by

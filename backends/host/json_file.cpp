@@ -94,6 +94,18 @@ std::vector<int64_t> JsonObject::wholes(const std::string& key) const {
   return numbers;
 }
 
+std::vector<std::string> JsonObject::texts(const std::string& key) const {
+  std::vector<std::string> texts;
+  if (!has(key)) return texts;
+  const Json& list = at(key);
+  if (!list.is_array()) refuse(key, "a list of texts");
+  for (const Json& value : list) {
+    if (!value.is_string()) refuse(key, "a list of texts");
+    texts.push_back(value.get<std::string>());
+  }
+  return texts;
+}
+
 std::string JsonObject::first_text(const std::string& key) const {
   if (!has(key)) return "";
   const Json& list = at(key);

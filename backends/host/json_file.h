@@ -34,6 +34,8 @@ class JsonObject {
   JsonObject object(const std::string& key) const;
   // The whole numbers of a list; none where the key is not there.
   std::vector<int64_t> wholes(const std::string& key) const;
+  // The texts of a list; none where the key is not there.
+  std::vector<std::string> texts(const std::string& key) const;
   // The first text of a list, or "".
   std::string first_text(const std::string& key) const;
 

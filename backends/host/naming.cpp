@@ -141,6 +141,7 @@ std::vector<NamedTensor> table(const Transformer& config) {
     case Architecture::gpt2:
       return Table(config).gpt2();
     case Architecture::llama:
+    case Architecture::mistral:
     case Architecture::qwen3:
       return Table(config).llama();
     case Architecture::own:
@@ -227,11 +228,15 @@ Architecture architecture_of(const Transformer& model) {
   const Transformer c = ir::models::complete(model);
   if (c.family == "bert" || c.experts > 0) return Architecture::own;
   const bool key_head_per_head = c.kv_heads == c.heads && c.head_dim * c.heads == c.hidden;
-  if (c.norm == "layer" && !c.qk_norm && c.position == "learned" && c.mlp == "gelu" && c.bias &&
-      key_head_per_head)
+  if (c.norm == "layer" && !c.qk_norm && c.attention_window == 0 && c.position == "learned" &&
+      c.mlp == "gelu" && c.bias && key_head_per_head)
     return Architecture::gpt2;
-  if (c.norm == "rms" && c.position == "rotary" && c.mlp == "swiglu" && !(c.qk_norm && c.bias))
-    return c.qk_norm ? Architecture::qwen3 : Architecture::llama;
+  const bool windows = c.attention_window > 0;
+  if (c.norm == "rms" && c.position == "rotary" && c.mlp == "swiglu") {
+    if (!windows && !c.qk_norm) return Architecture::llama;
+    if (windows && !c.qk_norm && !c.bias && c.full_attention_every == 0) return Architecture::mistral;
+    if (!windows && !c.bias) return Architecture::qwen3;
+  }
   return Architecture::own;
 }
 

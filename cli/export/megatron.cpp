@@ -332,6 +332,15 @@ std::vector<Row> make_rows() {
        [](Writer& w) {
          if (w.from.model().qk_norm) w.set("--qk-layernorm", true);
        }},
+      {{"model.attention_window", "model.full_attention_every"},
+       {"--window-size", "--window-attn-skip-freq"},
+       "",
+       [](Writer& w) {
+         const ir::models::Transformer& m = w.from.model();
+         if (m.attention_window == 0) return;
+         w.set("--window-size", fmt::format("({},0)", m.attention_window - 1));  // beside the query's own key
+         if (m.full_attention_every > 0) w.set("--window-attn-skip-freq", m.full_attention_every);
+       }},
       {{"model.seq", "model.decoder_seq"},
        {"--seq-length", "--encoder-seq-length", "--decoder-seq-length", "--max-position-embeddings"},
        "",

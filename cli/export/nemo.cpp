@@ -249,6 +249,15 @@ std::vector<Row> make_rows() {
        [](Writer& w) {
          if (w.from.model().qk_norm) w.set("GPTConfig.qk_layernorm", true);
        }},
+      {{"model.attention_window", "model.full_attention_every"},
+       {"GPTConfig.window_size", "GPTConfig.window_attn_skip_freq"},
+       "",
+       [](Writer& w) {
+         const ir::models::Transformer& m = w.from.model();
+         if (m.attention_window == 0) return;
+         w.set("GPTConfig.window_size", python(fmt::format("({}, 0)", m.attention_window - 1)));
+         if (m.full_attention_every > 0) w.set("GPTConfig.window_attn_skip_freq", m.full_attention_every);
+       }},
       {{"model.seq"},
        {"GPTConfig.seq_length", "MockDataModule.seq_length"},
        "",

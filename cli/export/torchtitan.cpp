@@ -83,6 +83,8 @@ void write_structure(Writer& w) {
   const ir::models::Transformer& m = w.from.model();
   if (!w.from.divides_hidden()) w.cannot("model.head_dim", "heads of llama3 are dim / n_heads wide");
   if (m.qk_norm) w.cannot("model.qk_norm", "llama3 has none");
+  if (m.attention_window > 0) w.cannot("model.attention_window", "llama3 sees all tokens");
+  if (m.full_attention_every > 0) w.cannot("model.full_attention_every", "llama3 sees all tokens");
   if (m.mlp != "swiglu") w.cannot("model.mlp", "llama3 has swiglu");
   if (m.mlp == "gelu" && m.gelu != "erf") w.cannot("model.gelu", "llama3 has swiglu");
   if (m.norm != "rms") w.cannot("model.norm", "llama3 has rms");
@@ -244,10 +246,27 @@ std::vector<Row> make_rows() {
        "sizes that no flavor has; families other than llama",
        write_model},
       {{"model.vocab", "model.pad_vocab"}, {}, "the vocabulary, which is the tokenizer's", write_vocabulary},
-      {{"model.head_dim", "model.qk_norm", "model.expert_ffn", "model.mlp", "model.gelu", "model.norm",
-        "model.position", "model.tied", "model.bias", "model.norm_epsilon", "model.rotary_base",
-        "model.qkv_bias", "model.dropout", "model.experts", "model.top_k", "model.expert_every",
-        "model.masked", "model.decoder_layers", "model.decoder_seq"},
+      {{"model.head_dim",
+        "model.qk_norm",
+        "model.attention_window",
+        "model.full_attention_every",
+        "model.expert_ffn",
+        "model.mlp",
+        "model.gelu",
+        "model.norm",
+        "model.position",
+        "model.tied",
+        "model.bias",
+        "model.norm_epsilon",
+        "model.rotary_base",
+        "model.qkv_bias",
+        "model.dropout",
+        "model.experts",
+        "model.top_k",
+        "model.expert_every",
+        "model.masked",
+        "model.decoder_layers",
+        "model.decoder_seq"},
        {},
        "it is as in Llama, and what differs is noted",
        write_structure},

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <numeric>
+
 #include "sbp/error.h"
 
 namespace boxcar::ir::models {
@@ -84,6 +86,11 @@ std::vector<std::pair<const char*, int64_t>> tensor_parallel_extents(const Model
 int64_t tokens(const Model& model) { return or_nothing(model).seq; }
 int64_t experts(const Model& model) { return or_nothing(model).experts; }
 int64_t expert_every(const Model& model) { return or_nothing(model).expert_every; }
+int64_t layer_period(const Model& model) {
+  const Transformer& t = or_nothing(model);
+  const bool alternates = t.full_attention_every > 0 && has_window(t, 0);
+  return std::lcm(t.expert_every, alternates ? t.full_attention_every : 1);
+}
 int64_t decoder_layers(const Model& model) { return or_nothing(model).decoder_layers; }
 bool is_fused(const Model& model) { return or_nothing(model).flash; }
 bool has_tied_head(const Model& model) { return or_nothing(model).tied; }

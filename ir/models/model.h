@@ -65,8 +65,10 @@ bool has_attention_core(const Model& model);
 std::vector<std::pair<const char*, int64_t>> tensor_parallel_extents(const Model& model);
 // Tokens of a sample that the model reads; 0 of images.
 int64_t tokens(const Model& model);
-int64_t experts(const Model& model);         // of a layer that has them; 0: dense
-int64_t expert_every(const Model& model);    // layers from one with experts to the next; 1 where none has
+int64_t experts(const Model& model);       // of a layer that has them; 0: dense
+int64_t expert_every(const Model& model);  // layers from one with experts to the next; 1 where none has
+// Layers after which the kinds of layers (with experts, with a window) begin again.
+int64_t layer_period(const Model& model);
 int64_t decoder_layers(const Model& model);  // the last so many layers; 0 without a decoder
 bool is_fused(const Model& model);           // attention as one op
 bool has_tied_head(const Model& model);      // the head shares the embedding's words

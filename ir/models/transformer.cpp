@@ -48,6 +48,14 @@ void check_sizes(const Transformer& c) {
           fmt::format("is {}, expected at least 1", c.rotary_base));
   require(c.norm_epsilon > 0 && c.norm_epsilon <= 1, "norm_epsilon",
           fmt::format("is {}, expected above 0 and at most 1", c.norm_epsilon));
+  require(c.attention_window >= 0, "attention_window",
+          fmt::format("is {}, expected 0 (none) or more", c.attention_window));
+  require(c.attention_window == 0 || c.family == "gpt" || c.family == "llama", "attention_window",
+          "is of families gpt and llama");
+  require(c.full_attention_every == 0 || c.attention_window > 0, "full_attention_every",
+          "needs attention_window");
+  require(c.full_attention_every >= 0, "full_attention_every",
+          fmt::format("is {}, expected 0 (no layer) or more", c.full_attention_every));
   require(c.dropout >= 0 && c.dropout < 1, "dropout",
           fmt::format("is {}, expected at least 0 and below 1", c.dropout));
   require(c.masked >= 0 && c.masked < c.seq, "masked",
@@ -112,7 +120,10 @@ class Writer {
     return labels;
   }
 
-  void enter(int64_t layer) { b_.set_layer(static_cast<int>(layer), layer_name(static_cast<int>(layer))); }
+  void enter(int64_t layer) {
+    b_.set_layer(static_cast<int>(layer), layer_name(static_cast<int>(layer)));
+    window_ = has_window(c_, layer) ? c_.attention_window : 0;
+  }
   bool pretraining() const { return c_.masked > 0; }
 
   // Embeddings stand with the decoder's first layer, the encoder's last norm with its last.
@@ -253,7 +264,8 @@ class Writer {
 
   TensorId flash_core(const std::vector<TensorId>& heads, bool causal, const std::string& at) {
     return b_.op1("scaled_dot_product_attention", heads,
-                  {{"causal", causal}, {"p", c_.dropout}, {"op", random_ops_++}}, at + ".core.flash");
+                  {{"causal", causal}, {"window", window_}, {"p", c_.dropout}, {"op", random_ops_++}},
+                  at + ".core.flash");
   }
 
   // The groups of queries that share a key stand in one product: [b, kv_heads, group * s, d].
@@ -273,7 +285,7 @@ class Writer {
                         at + ".core.scores");
     x = ungrouped(x, keys, ".core.scores_by_head");
     x = b_.op1("scale", {x}, {{"factor", 1 / std::sqrt(static_cast<double>(d))}}, at + ".core.scale");
-    if (causal) x = b_.op1("causal_mask", {x}, {}, at + ".core.mask");
+    if (causal) x = b_.op1("causal_mask", {x}, {{"window", window_}}, at + ".core.mask");
     x = dropout(b_.op1("softmax", {x}, {}, at + ".core.softmax"), at + ".core.dropout");
     x = b_.op1("batch_matmul", {grouped(x, keys, ".core.probabilities"), heads[2]}, {}, at + ".core.context");
     return ungrouped(x, d, ".core.context_by_head");
@@ -342,7 +354,7 @@ class Writer {
   int64_t batch_;
   Builder b_;
   TensorId tokens_ = -1, word_ = -1;
-  int64_t random_ops_ = 0;
+  int64_t random_ops_ = 0, window_ = 0;
 };
 
 }  // namespace
@@ -378,6 +390,8 @@ Transformer complete(Transformer c) {
                  {"top_k", c.top_k},
                  {"expert_ffn", c.expert_ffn},
                  {"expert_every", c.expert_every},
+                 {"attention_window", c.attention_window},
+                 {"full_attention_every", c.full_attention_every},
                  {"masked", c.masked},
                  {"decoder_layers", c.decoder_layers},
                  {"decoder_seq", c.decoder_seq}});
@@ -402,6 +416,11 @@ Transformer complete(Transformer c) {
 
 int64_t capacity(const Transformer& config) {
   return config.experts == 0 ? 0 : (config.seq * config.top_k + config.experts - 1) / config.experts;
+}
+
+bool has_window(const Transformer& config, int64_t layer) {
+  if (config.attention_window == 0 || config.attention_window >= config.seq) return false;
+  return config.full_attention_every == 0 || (layer + 1) % config.full_attention_every != 0;
 }
 
 int64_t padded_vocab(const Transformer& config) { return round_up(config.vocab, config.pad_vocab_to); }

@@ -37,6 +37,9 @@ struct Transformer {
   int64_t pad_vocab_to = 128;
   int64_t masked =
       0;  // bert: its pre-training heads, over so many tokens of a sequence; 0: one loss over all
+  // Where causal: a query sees so many keys up to its own, 0: all; but in one layer of so many it sees all,
+  // 0: in none.
+  int64_t attention_window = 0, full_attention_every = 0;
   bool flash = false;  // attention as one op, else scale+mask+softmax between two batched products
   friend bool operator==(const Transformer&, const Transformer&) = default;
 };
@@ -68,6 +71,7 @@ Transformer complete(Transformer config);
 Graph build(const Transformer& config, int64_t batch);
 
 int64_t padded_vocab(const Transformer& config);
+bool has_window(const Transformer& config, int64_t layer);  // some of its queries do not see all keys
 int64_t capacity(
     const Transformer& config);  // slots per expert and sequence: seq x top_k / experts, rounded up
 int64_t parameters(const Transformer& config);  // without vocabulary padding

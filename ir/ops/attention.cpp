@@ -4,7 +4,8 @@
 //   k^T)
 //
 // Query heads share key heads in groups (grouped-query attention). Key t is hidden from query s where causal
-// and t > s + offset. With dropout, probabilities [b, h, s, t] are dropped as by the op dropout.
+// and t > s + offset, and with a window w also where t <= s + offset - w. With dropout, probabilities
+// [b, h, s, t] are dropped as by the op dropout.
 //
 // Split by batch, by head (key heads split with the query heads that use them, or whole on every device) and
 // by query sequence. A part knows the position of its first query less that of its first key, `offset`, and
@@ -13,6 +14,7 @@
 // already hold the sums over all keys, on which ring attention rests.
 #include <cmath>
 
+#include "ir/ops/attention_work.h"
 #include "ir/ops/nn_rows.h"
 
 namespace boxcar::ir {
@@ -59,6 +61,7 @@ void check_operands(const char* op, const Operands& x, const Attrs& attrs) {
   need_shape(op, "v", x.v, {k[kSamples], k[kHead], k[kSequence], v[kHeadWidth]}, "k", x.k);
   check_heads(op, x, attrs);
   check_random(op, attrs, probabilities(x));
+  check_window(op, attrs);
 }
 
 TensorType out_of(const Operands& x) {
@@ -144,12 +147,16 @@ Attrs localize_backward(const Types& in, const Attrs& attrs, const sbp::Signatur
   return localize(backward_operands(in), attrs, s.inputs[1], s.inputs[2], parts, index);
 }
 
-// Two products of b h s t d multiply-adds. A causal mask saves half; parts of a split query sequence count as
-// if the sequence were dealt out so that each has its share, as implementations do.
+// Of the whole sequence, of which a part has the queries or the keys.
+int64_t tokens_of(const Operands& x) { return std::max(x.q.shape[kSequence], x.k.shape[kSequence]); }
+
+// Two products of b h s t d multiply-adds, of the pairs that are seen; parts of a split sequence count as if
+// it were dealt out so that each has its share, as implementations do.
 double forward_flops(const Operands& x, const Attrs& attrs) {
   const double pairs = static_cast<double>(probabilities(x).elements());
   const double width = static_cast<double>(x.q.shape[kHeadWidth] + x.v.shape[kHeadWidth]);
-  return 2 * pairs * width * (attr_bool(attrs, "causal") ? 0.5 : 1);
+  if (!attr_bool(attrs, "causal")) return 2 * pairs * width;
+  return 2 * pairs * width * causal_share(attr_int(attrs, "window"), tokens_of(x));
 }
 
 Work forward_work(const Types& in, const Types& out, const Attrs& attrs) {
@@ -164,6 +171,7 @@ Work backward_work(const Types& in, const Types& out, const Attrs& attrs) {
 Attrs attention_attrs() {
   Attrs attrs = random_attrs();
   attrs.insert({{"causal", false},
+                {"window", int64_t{0}},
                 {"scale", 0.0},  // 0: 1 / sqrt(d)
                 {"offset", int64_t{0}},
                 {"group", int64_t{0}},
@@ -171,8 +179,8 @@ Attrs attention_attrs() {
   return attrs;
 }
 
-// Heads with their own key heads; grouped and causal; one key head with dropout. Small, as law 1 tries every
-// combination of layouts.
+// Heads with their own key heads; grouped and causal; with a window; one key head with dropout. Small, as law
+// 1 tries every combination of layouts.
 struct AttentionExample {
   TensorType q, k, v, out, lse;
   Attrs attrs;
@@ -187,6 +195,7 @@ std::vector<AttentionExample> attention_examples(const Extent& n) {
   };
   const auto few = [&] { return 2 + n() % 3; };
   return {example(2, 3, 3, 2, few(), 2, {}), example(1, 6, 3, few(), few(), 2, {{"causal", true}}),
+          example(1, 2, 1, 4, 4, 1, {{"causal", true}, {"window", int64_t{2}}}),
           example(2, 4, 1, 3, few(), 1, {{"p", 0.5}})};
 }
 

@@ -79,6 +79,12 @@ Shape without_last(Shape shape) {
   return shape;
 }
 
+void check_window(std::string_view op, const Attrs& attrs) {
+  const int64_t window = attr_int(attrs, "window");
+  if (window < 0 || (window > 0 && !attr_bool(attrs, "causal")))
+    refuse_attr(op, "window", attrs, "0, or more where causal");
+}
+
 bool aligned(int64_t extent, int64_t groups, int64_t parts) {
   if (groups == 0 ? extent != 0 : extent % groups != 0) return false;
   const int64_t width = groups == 0 ? 0 : extent / groups;

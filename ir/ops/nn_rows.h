@@ -46,6 +46,10 @@ void need_shape(std::string_view op, std::string_view operand, const TensorType&
 
 Shape without_last(Shape shape);
 
+// The attribute "window" of attention's masks: query s sees the `window` keys up to s + offset, 0: all up to
+// there. Throws unless it is 0 or, where causal, more.
+void check_window(std::string_view op, const Attrs& attrs);
+
 // Whether splitting `extent`, made of `groups` equal groups, gives parts of whole groups, the same ones as
 // splitting the groups.
 bool aligned(int64_t extent, int64_t groups, int64_t parts);

@@ -1,5 +1,6 @@
 // Softmax along the last axis, plain and as attention scores need it. A causal mask hides key j from query i
-// where j > i + offset; the query axis may be split, its parts differ in offset.
+// where j > i + offset, and with a window w where j <= i + offset - w; the query axis may be split, its parts
+// differ in offset.
 #include "ir/ops/nn_rows.h"
 
 namespace boxcar::ir {
@@ -52,12 +53,13 @@ OpDef scale_mask_softmax() {
   return {.name = "scale_mask_softmax",
           .inputs = {"x"},
           .outputs = {"y"},
-          .attrs = {{"scale", 1.0}, {"causal", false}, {"offset", int64_t{0}}},
+          .attrs = {{"scale", 1.0}, {"causal", false}, {"window", int64_t{0}}, {"offset", int64_t{0}}},
           .infer = [](const Types& in, const Attrs& attrs) -> Types {
             need_rank("scale_mask_softmax", "x", in[0], 2);
             need_float("scale_mask_softmax", "x", in[0]);
             if (attr_int(attrs, "offset") < 0)
               refuse_attr("scale_mask_softmax", "offset", attrs, "at least 0");
+            check_window("scale_mask_softmax", attrs);
             return {in[0]};
           },
           .index_map = ranked("* _ -> * _", 0, 1),
@@ -67,7 +69,8 @@ OpDef scale_mask_softmax() {
             const int64_t s = n();
             return {{.inputs = {f32({n(), n(), s, s})}, .attrs = {{"scale", 0.5}, {"causal", true}}},
                     {.inputs = {f32({n(), n()})}, .attrs = {{"scale", 0.5}}},
-                    {.inputs = {f32({n(), n(), n()})}, .attrs = {{"causal", true}, {"offset", int64_t{1}}}}};
+                    {.inputs = {f32({n(), n(), n()})}, .attrs = {{"causal", true}, {"offset", int64_t{1}}}},
+                    {.inputs = {f32({n(), s, s})}, .attrs = {{"causal", true}, {"window", int64_t{2}}}}};
           }};
 }
 

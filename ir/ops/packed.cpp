@@ -236,7 +236,7 @@ OpDef swiglu_pairs_grad() {
       }};
 }
 
-// --- causal mask
+// --- causal mask: fills x[.., row, column] where column > row, or with a window w where column <= row - w
 
 sbp::IndexMap causal_mask_map(const Types& in, const Attrs& attrs) {
   const std::string all = leading(in[0].shape.size());
@@ -258,9 +258,13 @@ OpDef causal_mask() {
   return {.name = "causal_mask",
           .inputs = {"x"},
           .outputs = {"y"},
-          .attrs = {{"fill", -1e30}, {"row_offset", int64_t{0}}, {"column_offset", int64_t{0}}},
-          .infer = [](const Types& in, const Attrs&) -> Types {
+          .attrs = {{"fill", -1e30},
+                    {"window", int64_t{0}},
+                    {"row_offset", int64_t{0}},
+                    {"column_offset", int64_t{0}}},
+          .infer = [](const Types& in, const Attrs& attrs) -> Types {
             need_rank("causal_mask", "x", in[0], 2);
+            if (attr_int(attrs, "window") < 0) refuse_attr("causal_mask", "window", attrs, "at least 0");
             return {in[0]};
           },
           .index_map = causal_mask_map,
@@ -268,7 +272,8 @@ OpDef causal_mask() {
           .samples = [](const Extent& n) -> std::vector<Sample> {
             const int64_t s = n();
             return {{.inputs = {f32({n(), s, s})}, .attrs = {{"fill", -9.0}}},
-                    {.inputs = {f32({n(), n()})}, .attrs = {{"fill", 0.0}}}};
+                    {.inputs = {f32({n(), n()})}, .attrs = {{"fill", 0.0}}},
+                    {.inputs = {f32({n(), s, s})}, .attrs = {{"fill", -9.0}, {"window", int64_t{2}}}}};
           }};
 }
 

@@ -104,6 +104,7 @@ std::optional<Match> scale_mask_softmax(const Matcher& m, const Op& root) {
   if (mask < 0 && scale < 0) return {};
   match.fused = {.type = "scale_mask_softmax", .inputs = {scale < 0 ? scaled : m.op(scale).inputs[0]}};
   match.fused.attrs = {{"causal", mask >= 0}};
+  if (mask >= 0) match.fused.attrs["window"] = attr_int(m.op(mask).attrs, "window");
   if (scale >= 0) match.fused.attrs["scale"] = attr_float(m.op(scale).attrs, "factor");
   return match;
 }
@@ -134,6 +135,7 @@ std::optional<Match> attention(const Matcher& m, const Op& root) {
   if (dropout >= 0) match.fused.attrs = m.op(dropout).attrs;
   const Attrs& attrs = m.op(softmax).attrs;
   match.fused.attrs["causal"] = attr_bool(attrs, "causal");
+  match.fused.attrs["window"] = attr_int(attrs, "window");
   match.fused.attrs["scale"] = attr_float(attrs, "scale");
   return match;
 }

@@ -463,7 +463,7 @@ const Measuring::Probe& Measuring::probe_of(CostKey key) {
   last_.reset();
   const bool differ = job_.model.conv_net() != nullptr;
   std::vector<int> stages = stages_of_a_kind;
-  for (int& layers : stages) layers *= static_cast<int>(ir::models::expert_every(job_.model));
+  for (int& layers : stages) layers *= static_cast<int>(ir::models::layer_period(job_.model));
   if (ir::models::decoder_layers(job_.model) > 0)
     stages.insert(stages.end(), stages_of_a_kind.begin(), stages_of_a_kind.end());
   if (differ) stages.assign(static_cast<size_t>(job_.model.layers()), 1);
@@ -526,7 +526,7 @@ ModelCost Measuring::of(const CostKey& key) {
   ModelCost cost = decodes ? with_decoder(stages, boundaries, job)
                    : job.model.conv_net()
                        ? cost_of_each(stages)
-                       : cost_of_layers(stages.data(), static_cast<int>(ir::models::expert_every(job.model)));
+                       : cost_of_layers(stages.data(), static_cast<int>(ir::models::layer_period(job.model)));
   if (cost.layers.empty())
     cost.boundary_bytes = boundaries.front(), cost.behind_boundary = behind;
   else if (!decodes)

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/machines/device_profile.h"
+#include "ir/ops/attention_work.h"
 #include "sim/models/convolution_time.h"
 #include "sim/models/float8_casts.h"
 #include "sim/models/matmul_time.h"
@@ -98,8 +99,18 @@ double product_seconds(const DeviceProfile& device, const ir::OpDef& def, const 
   return matmul_seconds(device, shape, inputs[0].dtype, bytes) / share;
 }
 
+// With a window, a tile of queries goes through all keys that one of them sees, and reaches the rate of a
+// full kernel over so many keys. No measurement is behind this; tiles are FlashAttention-2's, of 128 queries
+// (kBlockM of csrc/flash_attn/src/flash_fwd_launch_template.h, github.com/Dao-AILab/flash-attention).
+constexpr int64_t tile_queries = 128;
+
+int64_t window_of(const ir::Attrs& attrs) {
+  const auto found = attrs.find("window");
+  return found == attrs.end() ? 0 : std::get<int64_t>(found->second);
+}
+
 // A causal kernel has short rows and reaches the rate of a full one at a quarter of the sequence
-// (fit_attention.py).
+// (fit_attention.py). One with a window runs like a causal one without where that is quicker.
 double attention_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                          const ir::Work& work, const ir::Attrs& attrs) {
   bool backward = def.name.ends_with("_grad");
@@ -110,8 +121,19 @@ double attention_seconds(const DeviceProfile& device, const ir::OpDef& def, cons
   if (causal != attrs.end() && std::get<bool>(causal->second)) sequence /= 4;
   const backends::AttentionKernel& kernel = device.attention;
   const backends::Curve& share = backward ? kernel.backward : kernel.forward;
-  double rate = peak_flops(device, inputs[0].dtype) * share.at(sequence) * kernel.head_share.at(head);
-  return device.kernel_floor + std::max(work.flops / rate, memory_seconds(device, def, work.bytes));
+  const auto rate = [&](double keys_of_a_row) {
+    return peak_flops(device, inputs[0].dtype) * share.at(keys_of_a_row) * kernel.head_share.at(head);
+  };
+  double computing = work.flops / rate(sequence);
+  if (const int64_t window = window_of(attrs); window > 0) {
+    const auto& queries = inputs[backward ? 1 : 0].shape;
+    const int64_t tokens = std::max(queries[queries.size() - 2], keys[keys.size() - 2]);
+    computing *= ir::causal_share(0, tokens) / ir::causal_share(window, tokens);
+    const double keys_of_a_tile = static_cast<double>(window + tile_queries);
+    const double work_of_tiles = work.flops * keys_of_a_tile / static_cast<double>(window);
+    computing = std::min(computing, work_of_tiles / rate(keys_of_a_tile));
+  }
+  return device.kernel_floor + std::max(computing, memory_seconds(device, def, work.bytes));
 }
 
 ConvolutionPass pass_of(const ir::OpDef& def) {

@@ -177,6 +177,10 @@ void add_fused(std::vector<Large>& cases) {
 
 std::vector<Large> large_cases() {
   const ir::Attrs causal = {{"causal", true}}, ahead = {{"causal", true}, {"offset", int64_t{40}}};
+  // Windows shorter than a block of queries and longer, that end inside the keys and beyond them.
+  const ir::Attrs near = {{"causal", true}, {"window", int64_t{7}}},
+                  far = {{"causal", true}, {"window", int64_t{70}}, {"offset", int64_t{110}}},
+                  near_dropped = {{"causal", true}, {"window", int64_t{21}}, {"p", 0.25}, {"op", int64_t{5}}};
   const ir::Attrs drop = {{"p", 0.25}, {"op", int64_t{5}}};
   struct Heads {
     ir::Shape q, k, v, out, sums;
@@ -196,7 +200,7 @@ std::vector<Large> large_cases() {
       {"matmul_dgelu", {{2, 15, 40}, {64, 40}, {2, 15, 64}}, {{"transpose_b", true}}, unit},
   };
   for (const auto& [q, k, v, out, sums] : {narrow, of_tensor_cores}) {
-    for (const ir::Attrs& attrs : {ir::Attrs{}, causal, ahead, drop}) {
+    for (const ir::Attrs& attrs : {ir::Attrs{}, causal, ahead, drop, near, far, near_dropped}) {
       cases.push_back({"scaled_dot_product_attention", {q, k, v}, attrs, unit});
       cases.push_back({"scaled_dot_product_attention_grad", {out, q, k, v, out, sums}, attrs, grad});
     }

@@ -45,6 +45,14 @@ TEST(ReferenceNn, SoftmaxAndLosses) {
       {"softmax", {logs}, {}, {{0.25, 0.75}}},
       {"scale_mask_softmax", {zeros33}, {{"causal", true}}, {{1, 0, 0, 0.5, 0.5, 0, 1 / 3., 1 / 3., 1 / 3.}}},
       {"scale_mask_softmax",
+       {zeros33},
+       {{"causal", true}, {"window", int64_t{2}}},
+       {{1, 0, 0, 0.5, 0.5, 0, 0, 0.5, 0.5}}},
+      {"causal_mask",
+       {tensor("float32[3, 3]", {1, 2, 3, 4, 5, 6, 7, 8, 9})},
+       {{"fill", -1.0}, {"window", int64_t{2}}},
+       {{1, -1, -1, 4, 5, -1, -1, 8, 9}}},
+      {"scale_mask_softmax",
        {tensor("float32[1, 2]", {0, kLog3})},
        {{"scale", 0.5}},
        {{1 / (1 + std::sqrt(3)), std::sqrt(3) / (1 + std::sqrt(3))}}},
@@ -112,7 +120,16 @@ TEST(ReferenceNn, AttentionWithGroupsAndMask) {
        in,
        {{"causal", true}, {"offset", int64_t{1}}},
        {{5, 5, 4.5, 4.5}, {kLog3, kLog3, kLog2, kLog2}}},
+      // Each query sees its own key alone; those of a part that begins two later see none.
+      {"scaled_dot_product_attention",
+       in,
+       {{"causal", true}, {"window", int64_t{1}}},
+       {{3, 6, 3, 6}, {0, kLog2, 0, 0}}},
   });
+  const Tensors beyond = run("scaled_dot_product_attention", in,
+                             {{"causal", true}, {"window", int64_t{1}}, {"offset", int64_t{2}}});
+  EXPECT_EQ(beyond[0].data, Values(4, 0));
+  EXPECT_EQ(beyond[1].data, Values(4, -INFINITY));
 }
 
 TEST(ReferenceNn, ConvolutionsAndPools) {

@@ -40,7 +40,8 @@ const FileCase file_cases[] = {
     {std::string("model: {layerz: 4}\n"),
      {},
      "job.yaml:1:9: unknown key \"layerz\" under model (did you mean layers?); known are family, layers, "
-     "hidden, heads, seq, vocab, ffn, kv_heads, head_dim, qk_norm, mlp, gelu, norm, norm_epsilon, position, "
+     "hidden, heads, seq, vocab, ffn, kv_heads, head_dim, qk_norm, attention_window, full_attention_every, "
+     "mlp, gelu, norm, norm_epsilon, position, "
      "rotary_base, tied, "
      "bias, qkv_bias, dropout, "
      "pad_vocab, experts, top_k, expert_ffn, expert_every, masked, decoder_layers, decoder_seq, channels, "
@@ -168,6 +169,7 @@ TEST(BadInput, PlanFilesAndOutputs) {
 #define KNOWN_ARCHITECTURES                                                                     \
   "GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, " \
   "Qwen3MoeForCausalLM, MixtralForCausalLM, "                                                   \
+  "GptOssForCausalLM, "                                                                         \
   "BertForMaskedLM, BertForPreTraining"
 
 TEST(BadInput, ModelsFromFiles) {

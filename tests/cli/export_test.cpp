@@ -270,6 +270,29 @@ TEST(ExportCommand, SaysTheNumbersOfNormsAndPositions) {
               HasSubstr("norm_eps=1e-06, rope_theta=500000, "));
 }
 
+TEST(ExportCommand, SaysWhatModelsOfTodayHave) {
+  const Words machine{"--cluster=dgx-h100", "--gpus=8", "--precision=bf16", "--attention=flash"};
+  const Words oss = with({"--model=gpt-oss-20b", "--experts=8"}, machine);
+  const Output megatron = run_export("megatron", oss);
+  for (const char* line : {"--kv-channels 64", "--window-size '(127,0)'", "--window-attn-skip-freq 2"})
+    EXPECT_THAT(megatron.out, HasSubstr(fmt::format("    {} \\\n", line)));
+  EXPECT_EQ(megatron.err, "");
+  const std::string nemo = run_export("nemo", oss).out;
+  for (const char* text : {"kv_channels=64,", "window_size=(127, 0),", "window_attn_skip_freq=2,"})
+    EXPECT_THAT(nemo, HasSubstr(text));
+  const std::string torchtitan = run_export("torchtitan", oss).err;
+  for (const char* key : {"head_dim 64", "attention_window 128", "full_attention_every 2"})
+    EXPECT_THAT(torchtitan, HasSubstr(fmt::format("model.{}: ", key)));
+  const Words qwen3 = with({"--model=qwen3-30b-a3b", "--layers=2", "--experts=8"}, machine);
+  const std::string mixture = run_export("megatron", qwen3).out;
+  for (const char* line :
+       {"--qk-layernorm", "--kv-channels 128", "--moe-ffn-hidden-size 768", "--rotary-base 1000000"})
+    EXPECT_THAT(mixture, HasSubstr(fmt::format("    {} \\\n", line)));
+  const std::string recipe = run_export("nemo", qwen3).out;
+  for (const char* text : {"qk_layernorm=True,", "moe_ffn_hidden_size=768,"})
+    EXPECT_THAT(recipe, HasSubstr(text));
+}
+
 TEST(ExportCommand, LetsFilesBeRead) {
   const Output json = run_export("deepspeed", gpt3);
   const auto doc = nlohmann::json::parse(json.out, nullptr, true, /*ignore_comments=*/true);

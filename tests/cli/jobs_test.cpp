@@ -61,10 +61,35 @@ TEST(Jobs, AModelFromAFileHasItsBiasesAndActivation) {
   EXPECT_EQ(plain.err + qwen.err, "");
   EXPECT_GT(parameters(qwen), parameters(plain));
   EXPECT_EQ(nlohmann::json::parse(qwen.out)["configuration"]["model.qkv_bias"], "true");
+  const auto window = [&](const std::string& name, const std::string& more) {
+    const Output output = simulate(llama(name, more), {});
+    const auto all = nlohmann::json::parse(output.out)["configuration"];
+    return all.value("model.attention_window", "0") + " " + all.value("model.full_attention_every", "0") +
+           (output.err.find("sliding_window") == std::string::npos ? "" : " " + output.err);
+  };
+  EXPECT_EQ(window("MistralForCausalLM", R"(, "sliding_window": 32)"), "32 0");
+  EXPECT_EQ(window("MistralForCausalLM", R"(, "sliding_window": null)"), "0 0");
+  EXPECT_EQ(window("Qwen2ForCausalLM", R"(, "sliding_window": 32, "use_sliding_window": true)"), "0 0");
+  EXPECT_EQ(window("Qwen2ForCausalLM",
+                   R"(, "sliding_window": 32, "use_sliding_window": true, "max_window_layers": 0)"),
+            "32 0");
   EXPECT_EQ(
-      simulate(llama("Qwen2ForCausalLM", R"(, "sliding_window": 32, "use_sliding_window": true)"), {}).err,
-      "boxcar: --model: sliding_window 32 is not built: attention reaches all 64 tokens\n");
-  EXPECT_EQ(simulate(llama("MistralForCausalLM", R"(, "sliding_window": 32)"), {"--seq=32"}).err, "");
+      window("Qwen2ForCausalLM",
+             R"(, "sliding_window": 32, "use_sliding_window": true, "max_window_layers": 1)"),
+      "0 0 boxcar: --model: sliding_window 32 in some layers, which do not follow each other evenly, is "
+      "not built: all see all keys\n");
+  const std::string experts = R"(, "sliding_window": 32, "num_local_experts": 4, "num_experts_per_tok": 2)";
+  EXPECT_EQ(window("GptOssForCausalLM", experts), "32 2");
+  EXPECT_EQ(
+      window("GptOssForCausalLM", experts + R"(, "layer_types": ["sliding_attention", "full_attention"])"),
+      "32 2");
+  EXPECT_EQ(window("GptOssForCausalLM", experts + R"(, "layer_types": ["full_attention", "full_attention"])"),
+            "0 0");
+  const Output oss = simulate(llama("GptOssForCausalLM", experts), {});
+  EXPECT_EQ(
+      oss.err,
+      "boxcar: --model: sinks of attention, biases of the router and the clamp of SwiGLU are not built\n");
+  EXPECT_EQ(nlohmann::json::parse(oss.out)["configuration"]["model.bias"], "true");
   EXPECT_EQ(simulate(llama("LlamaForCausalLM", R"(, "attention_bias": true)"), {}).err,
             "boxcar: --model: attention_bias alone is not built: all linear layers have biases\n");
   EXPECT_EQ(simulate(llama("LlamaForCausalLM", R"(, "rms_norm_eps": 1e-06, "rope_theta": 500000.0,

@@ -30,8 +30,8 @@ TEST_P(ConfigRoundTrip, OfRandomModels) {
 }
 
 INSTANTIATE_TEST_SUITE_P(HuggingFaceConfig, ConfigRoundTrip,
-                         testing::Values(Architecture::gpt2, Architecture::llama, Architecture::qwen3,
-                                         Architecture::own));
+                         testing::Values(Architecture::gpt2, Architecture::llama, Architecture::mistral,
+                                         Architecture::qwen3, Architecture::own));
 
 Transformer sized(const std::string& family) {
   Transformer c = ir::models::defaults(family);
@@ -98,6 +98,13 @@ TEST(HuggingFaceConfig, GptWithLlamasPartsIsALlama) {
   c.position = "rotary";
   c.mlp = "swiglu";
   EXPECT_EQ(backends::host::architecture_of(c), Architecture::llama);
+  c.attention_window = 4;
+  EXPECT_EQ(backends::host::architecture_of(c), Architecture::own);  // Mistral has no biases
+  c.bias = false;
+  EXPECT_EQ(backends::host::architecture_of(c), Architecture::mistral);
+  c.full_attention_every = 2;
+  EXPECT_EQ(backends::host::architecture_of(c), Architecture::own);
+  c.attention_window = c.full_attention_every = 0, c.bias = true;
   c.qk_norm = true;
   EXPECT_EQ(backends::host::architecture_of(c), Architecture::own);  // Qwen3 has no biases
   c.bias = false;
@@ -164,6 +171,24 @@ TEST(HuggingFaceConfig, ReadsPublishedMistralNemo) {
   const Transformer c = read_hugging_face_config(folder.file("config.json", sizes));
   EXPECT_EQ(c.head_dim, 128);
   EXPECT_EQ(ir::models::parameters(c), 12'247'782'400);
+}
+
+// Mistral AI's first of 7B, and a later version without a window.
+TEST(HuggingFaceConfig, ReadsPublishedMistral) {
+  const TemporaryFolder folder;
+  const auto read =
+      [&](const char* window) {
+        return read_hugging_face_config(folder.file("config.json", R"({
+      "architectures": ["MistralForCausalLM"], "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
+      "max_position_embeddings": 32768, "model_type": "mistral", "num_attention_heads": 32, "num_hidden_layers": 32,
+      "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "tie_word_embeddings": false,
+      "vocab_size": 32000, "sliding_window": )" + std::string(window) + "}"));
+      };
+  const Transformer c = read("4096");
+  EXPECT_EQ(c.attention_window, 4096);
+  EXPECT_EQ(ir::models::parameters(c), 7'241'732'096);
+  EXPECT_EQ(backends::host::architecture_of(c), Architecture::mistral);
+  EXPECT_EQ(read("null").attention_window, 0);
 }
 
 // Qwen's of 8B.
@@ -281,7 +306,8 @@ TEST(HuggingFaceConfig, RefusesWhatIsNoConfig) {
   EXPECT_EQ(refused(folder.file("e.json", std::string(1'000'000, '['))),
             "2: e.json: is JSON that is nested deeper than 64");
   EXPECT_EQ(refused(folder.file("c.json", "{}")),
-            "2: c.json: is of a model '', expected GPT2LMHeadModel, LlamaForCausalLM or Qwen3ForCausalLM");
+            "2: c.json: is of a model '', expected GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM or "
+            "Qwen3ForCausalLM");
 }
 
 }  // namespace

@@ -22,8 +22,8 @@ inline int64_t pick(std::mt19937_64& random, int64_t low, int64_t high) {
 inline ir::models::Transformer random_model(std::mt19937_64& random,
                                             backends::host::Architecture architecture) {
   using backends::host::Architecture;
-  const bool qwen3 = architecture == Architecture::qwen3,
-             llama = architecture == Architecture::llama || qwen3;
+  const bool qwen3 = architecture == Architecture::qwen3, mistral = architecture == Architecture::mistral;
+  const bool llama = architecture == Architecture::llama || mistral || qwen3;
   ir::models::Transformer c = ir::models::defaults(llama ? "llama" : "gpt");
   const int64_t group = architecture == Architecture::gpt2 ? 1 : pick(random, 1, 3);
   c.layers = pick(random, 1, 3);
@@ -36,7 +36,8 @@ inline ir::models::Transformer random_model(std::mt19937_64& random,
   c.tied = random() % 2 == 0;
   c.dropout = 0.25;
   c.pad_vocab_to = 1;
-  if (llama) c.bias = !qwen3 && random() % 2 == 0;
+  if (llama) c.bias = !qwen3 && !mistral && random() % 2 == 0;
+  if (mistral) c.attention_window = pick(random, 1, 9);
   c.qk_norm = qwen3 || (architecture == Architecture::own && random() % 2 == 0);
   if (architecture != Architecture::gpt2 && random() % 2 == 0) {
     c.head_dim = 2 * pick(random, 1, 4);
@@ -48,6 +49,8 @@ inline ir::models::Transformer random_model(std::mt19937_64& random,
     c.experts = pick(random, 2, 4);
     c.top_k = pick(random, 1, 2);
     c.expert_ffn = pick(random, 0, 5);
+    c.attention_window = pick(random, 0, 4);
+    if (c.attention_window > 0) c.full_attention_every = pick(random, 0, 3);
     c.expert_every = random() % 2 == 0 ? c.layers : 1;
   }
   return ir::models::complete(c);

@@ -143,8 +143,8 @@ TEST_P(RoundTrip, OfRandomModels) {
 }
 
 INSTANTIATE_TEST_SUITE_P(HuggingFaceNames, RoundTrip,
-                         testing::Values(Architecture::gpt2, Architecture::llama, Architecture::qwen3,
-                                         Architecture::own));
+                         testing::Values(Architecture::gpt2, Architecture::llama, Architecture::mistral,
+                                         Architecture::qwen3, Architecture::own));
 
 TEST(HuggingFaceNames, KeepTheTypeOfEachTensor) {
   std::mt19937_64 random(22);

@@ -107,6 +107,59 @@ TEST(Models, ParametersOfQwen3) {
   expect_mixture(qwen3(94, 4096, 64, 4, 12288), 1536, 235093634560, 22e9);
 }
 
+// OpenAI 2025 (arXiv:2508.10925), table 1: 20.91 B and 116.83 B, of which ours lack 32 or 128 biases of the
+// router and 64 sinks in each layer.
+TEST(Models, ParametersOfGptOss) {
+  const auto oss = [](int64_t layers, int64_t experts) {
+    Transformer config = model("llama", layers, 2880, 64, 4096, 201088);
+    config.kv_heads = 8, config.head_dim = 64, config.ffn = 2880, config.bias = true;
+    config.experts = experts, config.top_k = 4, config.attention_window = 128,
+    config.full_attention_every = 2;
+    return ir::models::parameters(config);
+  };
+  EXPECT_EQ(oss(24, 32) + 24 * (32 + 64), 20914757184);
+  EXPECT_EQ(oss(36, 128) + 36 * (128 + 64), 116829156672);
+}
+
+// Of 8 tokens each sees 3: 1 + 2 + 6 x 3 = 21 pairs, counted as 3 x 8 - 3 x 3 / 2 = 19.5 of 64.
+TEST(Models, WindowsLeaveLessWork) {
+  const auto attention_flops = [](const Transformer& config) {
+    double flops = 0;
+    const ir::Graph graph = ir::models::build(config, 2);
+    for (const ir::Op& op : graph.ops) {
+      if (op.type != "scaled_dot_product_attention") continue;
+      ir::Types inputs, outputs;
+      for (const ir::TensorId id : op.inputs) inputs.push_back(graph.tensor(id).type);
+      for (const ir::TensorId id : op.outputs) outputs.push_back(graph.tensor(id).type);
+      flops += ir::work(ir::op(op.type), inputs, outputs, op.attrs).flops;
+    }
+    return flops;
+  };
+  Transformer config = tiny("llama");
+  config.layers = 6, config.seq = 8, config.flash = true;
+  const double all = attention_flops(config), share = 19.5 / 32;
+  config.attention_window = 8;
+  EXPECT_EQ(attention_flops(config), all);
+  config.attention_window = 3;
+  EXPECT_DOUBLE_EQ(attention_flops(config), all * share);
+  config.full_attention_every = 3;
+  EXPECT_DOUBLE_EQ(attention_flops(config), all * (4 * share + 2) / 6);
+}
+
+TEST(Models, WindowsAreInTheLayersThatHaveThem) {
+  Transformer config = tiny("gpt");
+  config.layers = 4, config.seq = 8, config.attention_window = 3, config.full_attention_every = 2;
+  std::vector<int64_t> windows;
+  for (const ir::Op& op : ir::models::build(config, 2).ops)
+    if (op.type == "causal_mask") windows.push_back(ir::attr_int(op.attrs, "window"));
+  EXPECT_EQ(windows, (std::vector<int64_t>{3, 0, 3, 0}));
+  EXPECT_EQ(ir::models::layer_period(config), 2);
+  config.experts = 2, config.top_k = 1, config.layers = 12, config.expert_every = 3;
+  EXPECT_EQ(ir::models::layer_period(config), 6);
+  config.attention_window = 8;
+  EXPECT_EQ(ir::models::layer_period(config), 3);
+}
+
 Transformer bert_base() {
   Transformer config = model("bert", 12, 768, 12, 512, 30522);
   config.masked = 80;
@@ -435,6 +488,12 @@ TEST(Models, RefusesSizesThatCannotBe) {
   EXPECT_EQ(with([](auto& c) { c.family = "gtp"; }),
             "family: unknown 'gtp' (use gpt or bert or llama or t5)");
   EXPECT_EQ(with([](auto& c) { c.dropout = 1; }), "dropout: is 1, expected at least 0 and below 1");
+  EXPECT_EQ(with([](auto& c) { c.attention_window = -1; }),
+            "attention_window: is -1, expected 0 (none) or more");
+  EXPECT_EQ(with([](auto& c) { c.full_attention_every = 2; }),
+            "full_attention_every: needs attention_window");
+  EXPECT_EQ(with([](auto& c) { c.family = "bert", c.attention_window = 2; }),
+            "attention_window: is of families gpt and llama");
   EXPECT_EQ(with([](auto& c) { c.top_k = 2; }), "top_k: needs experts");
   EXPECT_EQ(with([](auto& c) { c.expert_ffn = 2; }), "expert_ffn: needs experts");
   EXPECT_EQ(with([](auto& c) { c.experts = 2, c.expert_ffn = -2; }),

@@ -140,6 +140,9 @@ TEST(NnWork, OfAttentionCountsItsProducts) {
   const double bytes = 2 * (2 * (2 * 8 * 16 * 4) + 2 * (2 * 2 * 32 * 4)) + 4 * (2 * 8 * 16);
   EXPECT_EQ(work_of(kAttention, inputs).flops, products);
   EXPECT_EQ(work_of(kAttention, inputs, {{"causal", true}}).flops, products / 2);
+  // A window of 8 of 32 tokens leaves 8 x 32 - 8 x 8 / 2 = 224 of 1024 pairs.
+  EXPECT_EQ(work_of(kAttention, inputs, {{"causal", true}, {"window", int64_t{8}}}).flops,
+            products * 224 / 1024);
   EXPECT_EQ(work_of(kAttention, inputs).bytes, bytes);
   const std::vector<std::string> backward = {inputs[0], inputs[0], inputs[1],
                                              inputs[2], inputs[0], "float32[2, 8, 16]"};

@@ -37,6 +37,8 @@ std::vector<Dimension> make_dimensions() {
       {"model.kv_heads", {"", "1", "2", "3", "4"}},
       {"model.head_dim", {"", "4", "6"}},
       {"model.qk_norm", no_yes},
+      {"model.attention_window", {"0", "1", "3"}},
+      {"model.full_attention_every", {"0", "2", "1"}},
       {"model.mlp", {"", "gelu", "swiglu"}},
       {"model.gelu", {"erf", "tanh"}},
       {"model.norm", {"", "layer", "rms"}},

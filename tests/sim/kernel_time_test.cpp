@@ -309,6 +309,13 @@ TEST(KernelSeconds, AttentionBySequenceHeadAndMask) {
   EXPECT_NEAR(seconds(device, forward, {x, x, x}, {x}, causal), 1e9 / 25e12, 1e-12);
   EXPECT_NEAR(seconds(device, forward, {small, small, small}, {small}, full), 1e9 / 40e12, 1e-12);
   EXPECT_NEAR(seconds(device, backward, {x, x, x, x}, {x}, full), 1e9 / 40e12, 1e-12);
+  // Tiles of 128 queries go through 384 + 128 keys, at the rate of 512.
+  const ir::Attrs window{{"causal", true}, {"window", int64_t{384}}};
+  EXPECT_NEAR(seconds(device, forward, {x, x, x}, {x}, window), 1e9 * (512.0 / 384) / 25e12, 1e-12);
+  // A window of nearly all is never slower than none: the causal kernel's work is more by this.
+  const ir::Attrs wide{{"causal", true}, {"window", int64_t{2047}}};
+  const double more = 0.5 / (2047.0 / 2048 * (1 - 2047.0 / 4096));
+  EXPECT_NEAR(seconds(device, forward, {x, x, x}, {x}, wide), 1e9 * more / 25e12, 1e-12);
 }
 
 TEST(KernelSeconds, ConvolutionsByFlopsOrBytes) {

@@ -130,6 +130,19 @@ TEST(RingAttention, TheShownShareIsOfTheSlower) {
   EXPECT_DOUBLE_EQ(shown_share(0, 3), 1);
 }
 
+// A window that ends inside the device's own part leaves nothing of the others.
+TEST(RingAttention, PartsBeyondAWindowAreLeftOut) {
+  const backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
+  ir::Actor attention = gathered(65536).programs[0].actors[5];
+  const ir::TensorType q = tokens(16384), k = tokens(65536), lse{{1, heads, 16384}, ir::DType::float32};
+  const auto others = [&](int64_t window) {
+    attention.attrs["window"] = window;
+    return part_seconds(cluster.device, attention, ranks, {q, k, k}, {q, lse}).others;
+  };
+  EXPECT_GT(others(0), others(32768));
+  EXPECT_GT(others(32768), 10 * others(64));
+}
+
 // Without a mask every part takes as long as the device's own.
 TEST(RingAttention, PartsWithoutAMaskAreAlike) {
   const backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);

@@ -90,8 +90,9 @@ def rms_norm(x, a):
     return [x[0] * rstd[..., None] * x[1], rstd]
 
 
-def hidden_keys(queries, keys, offset):
-    return torch.ones(queries, keys, dtype=torch.bool).triu(1 + offset)
+def hidden_keys(queries, keys, offset, window):
+    later = torch.ones(queries, keys, dtype=torch.bool).triu(1 + offset)
+    return later | torch.ones(queries, keys, dtype=torch.bool).tril(offset - window) if window else later
 
 
 def attention(x, a, mask):
@@ -100,14 +101,14 @@ def attention(x, a, mask):
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
     scores = q @ k.transpose(-1, -2) * (a["scale"] or q.shape[-1] ** -0.5)
     if a["causal"]:
-        scores = scores.masked_fill(hidden_keys(q.shape[2], k.shape[2], a["offset"]), float("-inf"))
+        scores = scores.masked_fill(hidden_keys(q.shape[2], k.shape[2], a["offset"], a["window"]), float("-inf"))
     return [(scores.softmax(-1) * mask) @ v, scores.logsumexp(-1)]
 
 
 def scale_mask_softmax(x, a):
     scores = x * a["scale"]
     if a["causal"]:
-        scores = scores.masked_fill(hidden_keys(x.shape[-2], x.shape[-1], a["offset"]), float("-inf"))
+        scores = scores.masked_fill(hidden_keys(x.shape[-2], x.shape[-1], a["offset"], a["window"]), float("-inf"))
     return scores.softmax(-1)
 
 

@@ -37,6 +37,19 @@ const TransformerRow transformers[] = {
      }},
     {"cp2_tp2_qk_norm", "gpt", 0.1, 1,
      [](Job& j) { j.model->qk_norm = true, j.parallel.cp = j.parallel.tp = 2, j.train.flash = true; }},
+    {"tp2_window", "gpt", 0.1, 1,
+     [](Job& j) { j.model->attention_window = 3, j.model->full_attention_every = 2, j.parallel.tp = 2; }},
+    {"cp2_window", "llama", 0, 2,
+     [](Job& j) { j.model->attention_window = 3, j.parallel.cp = 2, j.train.flash = true; }},
+    {"cp4_window_gathered_keys", "llama", 0, 1,
+     [](Job& j) {
+       j.model->attention_window = 2, j.parallel.cp = 4, j.train.flash = true, j.parallel.gather_keys = true;
+     }},
+    {"window_recomputed", "llama", 0, 1,
+     [](Job& j) {
+       j.model->attention_window = 5, j.parallel.dp = j.parallel.tp = 2;
+       j.train.recompute = ir::Recompute::selective;
+     }},
     {"sp4", "gpt", 0, 2, [](Job& j) { j.parallel.tp = 4, j.parallel.sequence_parallel = true; }},
     {"sp2_llama", "llama", 0, 1, [](Job& j) { j.parallel.tp = 2, j.parallel.sequence_parallel = true; }},
     {"dp2_tp2", "gpt", 0.1, 3, [](Job& j) { j.parallel.dp = j.parallel.tp = 2; }},

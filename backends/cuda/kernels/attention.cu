@@ -8,7 +8,7 @@ namespace {
 constexpr int warps = threads / 32;
 
 struct Row {
-  int64_t batch, head, key_head, query, visible;
+  int64_t batch, head, key_head, query, first, visible;  // sees the keys from first to visible
 };
 __device__ Row row_of(const Attention& a, int64_t row) {
   Row r{};
@@ -18,6 +18,7 @@ __device__ Row row_of(const Attention& a, int64_t row) {
   r.key_head = (r.head + a.head_offset) / a.group;
   const int64_t last = r.query + a.offset + 1;
   r.visible = a.causal && last < a.keys ? (last > 0 ? last : 0) : a.keys;
+  r.first = a.window > 0 && last > a.window ? last - a.window : 0;
   return r;
 }
 __device__ int64_t key_row(const Attention& a, const Row& r, int64_t t) {
@@ -45,7 +46,7 @@ __global__ void forward(const __grid_constant__ Attention a) {
     const Row r = row_of(a, row);
     A most = static_cast<A>(-INFINITY), sum = A(0), out[columns];
     for (int c = 0; c < columns; ++c) out[c] = A(0);
-    for (int64_t begin = 0; begin < r.visible; begin += threads) {
+    for (int64_t begin = r.first; begin < r.visible; begin += threads) {
       const int64_t n = r.visible - begin < threads ? r.visible - begin : threads;
       for (int64_t t = warp; t < n; t += warps) {
         const A score = scale * dot<A>(a.q, row * a.width, a.k, key_row(a, r, begin + t) * a.width, a.width);
@@ -75,7 +76,7 @@ __global__ void forward(const __grid_constant__ Attention a) {
     for (int c = 0; c < columns; ++c) {
       const int64_t column = threadIdx.x + static_cast<int64_t>(c) * threads;
       if (column < a.value_width)
-        store(a.out, row * a.value_width + column, r.visible > 0 ? out[c] / sum : A(0));
+        store(a.out, row * a.value_width + column, r.visible > r.first ? out[c] / sum : A(0));
     }
     if (threadIdx.x == 0) store(a.lse, row, log_of(sum) + most);
   }
@@ -105,7 +106,7 @@ __global__ void query_grad(const __grid_constant__ Attention a) {
     for (int64_t column = threadIdx.x; column < (a.width + threads - 1) / threads * threads;
          column += threads) {
       A sum = A(0);
-      for (int64_t begin = 0; begin < r.visible; begin += threads) {
+      for (int64_t begin = r.first; begin < r.visible; begin += threads) {
         const int64_t n = r.visible - begin < threads ? r.visible - begin : threads;
         for (int64_t t = warp; t < n; t += warps) {
           const Slope<A> s = slope(a, r, row, begin + t, delta);
@@ -140,7 +141,7 @@ __global__ void key_grad(const __grid_constant__ Attention a) {
           for (int64_t s = warp; s < n; s += warps) {
             const Row r = row_of(a, base + s);
             Slope<A> at{A(0), A(0)};
-            if (t < r.visible) {
+            if (t >= r.first && t < r.visible) {
               const int64_t from = (base + s) * a.value_width;
               at = slope(a, r, base + s, t, dot<A>(a.dy, from, a.out, from, a.value_width));
             }

@@ -60,7 +60,7 @@ struct MapStep {
   Step op = Step::identity;
   int a = 0, b = 0, c = 0;  // values
   double x = 0;             // scale's factor, causal_mask's fill; the parameter of a row's op
-  int64_t rows = 1, columns = 1, ahead = 0;  // causal_mask
+  int64_t rows = 1, columns = 1, ahead = 0, window = 0;  // causal_mask
   int drop = 0;
 };
 
@@ -158,7 +158,7 @@ void launch_norm_grad(const NormGrad& grad, void* scratch, bool wide, Stream str
 // y = softmax(scale x) of the first min(row % queries + offset + 1, width) elements where causal, 0 beyond.
 struct Softmax {
   Array x, y;
-  int64_t rows = 0, width = 0, queries = 1, offset = 0;
+  int64_t rows = 0, width = 0, queries = 1, offset = 0, window = 0;
   bool causal = false;
   double scale = 1;
 };
@@ -274,6 +274,7 @@ struct Attention {
   Array dy, dq, dk, dv;  // of the gradient
   int64_t batch = 0, heads = 0, queries = 0, width = 0, key_heads = 0, keys = 0, value_width = 0;
   int64_t group = 1, head_offset = 0, offset = 0;
+  int64_t window = 0;  // where causal: keys that a query sees up to its own; 0: all
   bool causal = false;
   double scale = 1;
   Drop drop;

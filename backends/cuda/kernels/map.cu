@@ -32,8 +32,10 @@ __device__ A apply(const Map& map, const MapStep& step, int64_t i, A a, A b, A c
       return static_cast<A>(trunc(static_cast<double>(a)));
     case Step::dropout:
       return a * drop_factor<A>(map.drop[step.drop], i);
-    case Step::causal_mask:
-      return i % step.columns <= i / step.columns % step.rows + step.ahead ? a : static_cast<A>(step.x);
+    case Step::causal_mask: {
+      const int64_t behind = i / step.columns % step.rows + step.ahead - i % step.columns;
+      return behind >= 0 && (step.window == 0 || behind < step.window) ? a : static_cast<A>(step.x);
+    }
     case Step::add:
       return a + b;
     case Step::sub:

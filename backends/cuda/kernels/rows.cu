@@ -103,17 +103,20 @@ __global__ void softmax_rows(const __grid_constant__ Softmax s) {
   for (int64_t row = blockIdx.x; row < s.rows; row += gridDim.x) {
     const int64_t start = row * s.width, last = row % s.queries + s.offset + 1;
     const int64_t visible = s.causal && last < s.width ? (last > 0 ? last : 0) : s.width;
+    const int64_t first = s.window > 0 && last > s.window ? last - s.window : 0;
     A most = static_cast<A>(-INFINITY), sum = A(0);
-    for (int64_t i = threadIdx.x; i < visible; i += blockDim.x) {
+    for (int64_t i = first + threadIdx.x; i < visible; i += blockDim.x) {
       const A x = scale * load<A>(s.x, start + i);
       most = x > most || x != x ? x : most;
     }
     most = block_max(most);
-    for (int64_t i = threadIdx.x; i < visible; i += blockDim.x)
+    for (int64_t i = first + threadIdx.x; i < visible; i += blockDim.x)
       sum += exp_of(scale * load<A>(s.x, start + i) - most);
     sum = block_sum(sum);
-    for (int64_t i = threadIdx.x; i < s.width; i += blockDim.x)
-      store(s.y, start + i, i < visible ? exp_of(scale * load<A>(s.x, start + i) - most) / sum : A(0));
+    for (int64_t i = threadIdx.x; i < s.width; i += blockDim.x) {
+      const bool seen = i >= first && i < visible;
+      store(s.y, start + i, seen ? exp_of(scale * load<A>(s.x, start + i) - most) / sum : A(0));
+    }
   }
 }
 
