@@ -442,8 +442,9 @@ std::map<std::string, std::string> labels_of(const Request& request) {
   if (request.memory_margin == 0) labels.erase("cluster.memory_margin");
   if (request.gpus_per_node == 0) labels.erase("cluster.gpus_per_node");
   labels.erase("train.preset");  // every key that it sets stands here
-  for (const char* rare : {"model.qkv_bias", "model.qk_norm", "model.attention_window",
-                           "model.full_attention_every", "model.norm_epsilon", "model.rotary_base"})
+  for (const char* rare :
+       {"model.qkv_bias", "model.qk_norm", "model.attention_window", "model.full_attention_every",
+        "model.shared_experts", "model.dense_layers", "model.norm_epsilon", "model.rotary_base"})
     if (labels.contains(rare) && labels[rare] == get(key_at(rare), Request())) labels.erase(rare);
   const auto* transformer = request.job.model.transformer();
   if (transformer && transformer->head_dim * transformer->heads == transformer->hidden)

@@ -190,6 +190,9 @@ void add_transformer_keys(std::vector<Key>& k) {
                         entry("model", "top_k", MODEL(top_k), 0, 1000, "experts that each token goes to")));
   k.push_back(otherwise("ffn", entry("model", "expert_ffn", MODEL(expert_ffn), 1, 10 * million,
                                      "width of an expert's feed-forward layer")));
+  k.push_back(entry("model", "shared_experts", MODEL(shared_experts), 0, 1000,
+                    "experts that every token goes to, beside those"));
+  k.push_back(entry("model", "dense_layers", MODEL(dense_layers), 0, 2000, "first layers without experts"));
   k.push_back(entry("model", "expert_every", MODEL(expert_every), 1, 1000,
                     "layers from one with experts to the next"));
   for (size_t i = first; i < k.size(); ++i) k[i].families = ir::models::transformer_families();

@@ -115,6 +115,9 @@ constexpr PinRule rules[] = {
     {"*.attn.proj.weight", Where::row},
     {"*.mlp.fc1.weight", Where::column},
     {"*.mlp.fc1.bias", Where::vector},
+    {"*.mlp.shared.fc1.weight", Where::column},
+    {"*.mlp.shared.fc1.bias", Where::vector},
+    {"*.mlp.shared.fc2.weight", Where::row},
     {"*.mlp.gate.weight", Where::column},
     {"*.mlp.gate.bias", Where::vector},
     {"*.mlp.up.weight", Where::column},
@@ -135,6 +138,8 @@ constexpr PinRule rules[] = {
     {"*.attn.proj", Where::stream},
     {"*.mlp.fc2", Where::stream},
     {"*.mlp.combine", Where::stream},
+    {"*.mlp.shared.fc2", Where::stream},
+    {"*.mlp.sum", Where::stream},
     {"*.mlp.dispatch", Where::gathered},
     {"embedding.lookup", Where::stream},
     {"embedding.add", Where::stream},
@@ -151,6 +156,7 @@ constexpr PinRule rules[] = {
     {"*.attn.v", Where::inside},
     {"*.attn.merge", Where::inside},
     {"*.mlp.fc1", Where::inside},
+    {"*.mlp.shared.fc1", Where::inside},
 };
 
 const PinRule* find_rule(std::string_view name) {

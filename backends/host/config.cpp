@@ -48,6 +48,8 @@ const Key kKeys[] = {{"family", &Transformer::family},
                      {"experts", &Transformer::experts},
                      {"top_k", &Transformer::top_k},
                      {"expert_ffn", &Transformer::expert_ffn, true},
+                     {"shared_experts", &Transformer::shared_experts, true},
+                     {"dense_layers", &Transformer::dense_layers, true},
                      {"expert_every", &Transformer::expert_every, true}};
 
 Json value_of(const Transformer& model, const Key& key) {

@@ -205,6 +205,8 @@ std::vector<Row> make_rows() {
         "model.experts",
         "model.top_k",
         "model.expert_ffn",
+        "model.shared_experts",
+        "model.dense_layers",
         "model.expert_every",
         "model.masked",
         "model.decoder_layers",

@@ -78,8 +78,11 @@ void write_experts(Writer& w) {
   w.set("--num-experts", m.experts);
   w.set("--moe-router-topk", m.top_k);
   if (m.expert_ffn != m.ffn) w.set("--moe-ffn-hidden-size", m.expert_ffn);
+  if (m.shared_experts > 0) w.set("--moe-shared-expert-intermediate-size", m.shared_experts * m.expert_ffn);
   if (m.expert_every > 1)
     w.set("--moe-layer-freq", fmt::format("([0]*{}+[1])*{}", m.expert_every - 1, m.layers / m.expert_every));
+  if (m.dense_layers > 0)
+    w.set("--moe-layer-freq", fmt::format("[0]*{}+[1]*{}", m.dense_layers, m.layers - m.dense_layers));
   w.set("--moe-router-load-balancing-type", "none");
   w.set("--moe-token-dispatcher-type", "alltoall");
   w.set("--moe-expert-capacity-factor", 1.0);
@@ -388,10 +391,12 @@ std::vector<Row> make_rows() {
          w.set("--attention-dropout", w.from.model().dropout);
          w.set("--hidden-dropout", w.from.model().dropout);
        }},
-      {{"model.experts", "model.top_k", "model.expert_ffn", "model.expert_every"},
-       {"--num-experts", "--moe-router-topk", "--moe-ffn-hidden-size", "--moe-layer-freq",
-        "--moe-router-load-balancing-type", "--moe-token-dispatcher-type", "--moe-expert-capacity-factor",
-        "--moe-pad-expert-input-to-capacity", "--moe-token-drop-policy"},
+      {{"model.experts", "model.top_k", "model.expert_ffn", "model.shared_experts", "model.dense_layers",
+        "model.expert_every"},
+       {"--num-experts", "--moe-router-topk", "--moe-ffn-hidden-size",
+        "--moe-shared-expert-intermediate-size", "--moe-layer-freq", "--moe-router-load-balancing-type",
+        "--moe-token-dispatcher-type", "--moe-expert-capacity-factor", "--moe-pad-expert-input-to-capacity",
+        "--moe-token-drop-policy"},
        "a capacity of each sequence",
        write_experts},
       {{"model.masked"},

@@ -50,6 +50,11 @@ void write_experts(Writer& w) {
   w.set("GPTConfig.num_moe_experts", m.experts);
   w.set("GPTConfig.moe_router_topk", m.top_k);
   if (m.expert_ffn != m.ffn) w.set("GPTConfig.moe_ffn_hidden_size", m.expert_ffn);
+  if (m.shared_experts > 0)
+    w.set("GPTConfig.moe_shared_expert_intermediate_size", m.shared_experts * m.expert_ffn);
+  if (m.dense_layers > 0)
+    w.set("GPTConfig.moe_layer_freq",
+          python(fmt::format("[0] * {} + [1] * {}", m.dense_layers, m.layers - m.dense_layers)));
   if (m.expert_every > 1)
     w.set("GPTConfig.moe_layer_freq",
           python(fmt::format("([0] * {} + [1]) * {}", m.expert_every - 1, m.layers / m.expert_every)));
@@ -311,11 +316,13 @@ std::vector<Row> make_rows() {
          w.set("GPTConfig.hidden_dropout", w.from.model().dropout);
          w.set("GPTConfig.attention_dropout", w.from.model().dropout);
        }},
-      {{"model.experts", "model.top_k", "model.expert_ffn", "model.expert_every"},
+      {{"model.experts", "model.top_k", "model.expert_ffn", "model.shared_experts", "model.dense_layers",
+        "model.expert_every"},
        {"GPTConfig.num_moe_experts", "GPTConfig.moe_router_topk", "GPTConfig.moe_ffn_hidden_size",
-        "GPTConfig.moe_layer_freq", "GPTConfig.moe_router_load_balancing_type",
-        "GPTConfig.moe_token_dispatcher_type", "GPTConfig.moe_expert_capacity_factor",
-        "GPTConfig.moe_pad_expert_input_to_capacity", "GPTConfig.moe_token_drop_policy"},
+        "GPTConfig.moe_shared_expert_intermediate_size", "GPTConfig.moe_layer_freq",
+        "GPTConfig.moe_router_load_balancing_type", "GPTConfig.moe_token_dispatcher_type",
+        "GPTConfig.moe_expert_capacity_factor", "GPTConfig.moe_pad_expert_input_to_capacity",
+        "GPTConfig.moe_token_drop_policy"},
        "a capacity of each sequence",
        write_experts},
       {{"model.masked", "model.decoder_layers", "model.decoder_seq"},

@@ -100,6 +100,8 @@ void write_structure(Writer& w) {
   if (m.experts > 0) w.cannot("model.experts", "llama3 is dense, and is written");
   if (m.experts > 0 && m.top_k != 2) w.cannot("model.top_k", "llama3 is dense");
   if (m.experts > 0 && m.expert_ffn != m.ffn) w.cannot("model.expert_ffn", "llama3 is dense");
+  if (m.shared_experts > 0) w.cannot("model.shared_experts", "llama3 is dense");
+  if (m.dense_layers > 0) w.cannot("model.dense_layers", "llama3 is dense");
   if (m.expert_every > 1) w.cannot("model.expert_every", "llama3 is dense");
   if (m.masked > 0) w.cannot("model.masked", "the loss is that of all tokens");
   if (m.family == "t5") w.cannot("model.decoder_layers", "llama3 is a decoder alone");
@@ -251,6 +253,8 @@ std::vector<Row> make_rows() {
         "model.attention_window",
         "model.full_attention_every",
         "model.expert_ffn",
+        "model.shared_experts",
+        "model.dense_layers",
         "model.mlp",
         "model.gelu",
         "model.norm",

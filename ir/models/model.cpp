@@ -76,7 +76,7 @@ std::vector<std::pair<const char*, int64_t>> tensor_parallel_extents(const Model
   if (const ConvNet* net = model.conv_net()) return {{"channels", net->channels}};
   std::vector<std::pair<const char*, int64_t>> extents{{"heads", model->heads},
                                                        {"kv_heads", model->kv_heads}};
-  const bool all_experts = model->experts > 0 && model->expert_every == 1;
+  const bool all_experts = model->experts > 0 && model->expert_every == 1 && model->dense_layers == 0;
   if (!all_experts || model->expert_ffn == model->ffn) extents.emplace_back("ffn", model->ffn);
   if (model->experts > 0 && model->expert_ffn != model->ffn)
     extents.emplace_back("expert_ffn", model->expert_ffn);
@@ -90,6 +90,10 @@ int64_t layer_period(const Model& model) {
   const Transformer& t = or_nothing(model);
   const bool alternates = t.full_attention_every > 0 && has_window(t, 0);
   return std::lcm(t.expert_every, alternates ? t.full_attention_every : 1);
+}
+int64_t first_layers(const Model& model) {
+  const Transformer& t = or_nothing(model);
+  return t.decoder_layers > 0 ? t.layers - t.decoder_layers : t.dense_layers;
 }
 int64_t decoder_layers(const Model& model) { return or_nothing(model).decoder_layers; }
 bool is_fused(const Model& model) { return or_nothing(model).flash; }

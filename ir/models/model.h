@@ -69,6 +69,8 @@ int64_t experts(const Model& model);       // of a layer that has them; 0: dense
 int64_t expert_every(const Model& model);  // layers from one with experts to the next; 1 where none has
 // Layers after which the kinds of layers (with experts, with a window) begin again.
 int64_t layer_period(const Model& model);
+// Layers before those of another kind: of the encoder, or without experts; 0 where all layers are of a kind.
+int64_t first_layers(const Model& model);
 int64_t decoder_layers(const Model& model);  // the last so many layers; 0 without a decoder
 bool is_fused(const Model& model);           // attention as one op
 bool has_tied_head(const Model& model);      // the head shares the embedding's words

@@ -79,6 +79,14 @@ void check_sizes(const Transformer& c) {
           fmt::format("is {}, expected at least 1", c.expert_ffn));
   require(c.expert_every >= 1 && (c.expert_every == 1 || c.experts > 0), "expert_every",
           fmt::format("is {}, expected 1, or more where there are experts", c.expert_every));
+  require(c.shared_experts >= 0, "shared_experts",
+          fmt::format("is {}, expected 0 (none) or more", c.shared_experts));
+  require(c.experts > 0 || c.shared_experts == 0, "shared_experts", "needs experts");
+  require(c.experts > 0 || c.dense_layers == 0, "dense_layers", "needs experts");
+  require(c.dense_layers >= 0 && (c.dense_layers == 0 || c.dense_layers < c.layers), "dense_layers",
+          fmt::format("is {}, expected at least 0 and below layers {}", c.dense_layers, c.layers));
+  require(c.dense_layers == 0 || c.expert_every == 1, "dense_layers",
+          fmt::format("and expert_every {}: give one of them", c.expert_every));
   require(c.layers % c.expert_every == 0, "expert_every",
           fmt::format("{} does not divide layers {} (use {})", c.expert_every, c.layers, divisors(c.layers)));
   require(c.experts == 0 || (c.top_k >= 1 && c.top_k <= c.experts), "top_k",
@@ -95,7 +103,7 @@ class Writer {
     TensorId x = pretraining() ? published_embedding() : embedding(tokens_, "", "embedding.position", c_.seq);
     for (int64_t layer = 0; layer < c_.layers - c_.decoder_layers; ++layer) {
       enter(layer);
-      x = feed_forward(attention(x, causal()), c_.experts > 0 && (layer + 1) % c_.expert_every == 0);
+      x = feed_forward(attention(x, causal()), has_experts(c_, layer));
     }
     if (c_.decoder_layers > 0) x = decoder(x);
     b_.set_layer(static_cast<int>(c_.layers), "");
@@ -294,20 +302,23 @@ class Writer {
   Attrs gelu_form() const { return c_.gelu == "tanh" ? Attrs{{"tanh", true}} : Attrs{}; }
   bool gated() const { return c_.mlp == "swiglu"; }
   int64_t fc1_width(int64_t ffn) const { return gated() ? 2 * ffn : ffn; }
-  TensorId activation(TensorId x) {
-    return gated() ? b_.op1("swiglu_pairs", {x}, {}, "mlp.swiglu")
-                   : b_.op1("gelu", {x}, gelu_form(), "mlp.gelu");
+  TensorId activation(TensorId x, const std::string& at = "mlp") {
+    return gated() ? b_.op1("swiglu_pairs", {x}, {}, at + ".swiglu")
+                   : b_.op1("gelu", {x}, gelu_form(), at + ".gelu");
   }
 
   TensorId feed_forward(TensorId x, bool experts) {
     const TensorId y = before(x, "ln2");
-    const TensorId result = experts ? mixture(y) : dense(y);
+    TensorId result = experts ? mixture(y) : dense(y, "mlp", c_.ffn);
+    if (experts && c_.shared_experts > 0)
+      result =
+          b_.op1("add", {result, dense(y, "mlp.shared", c_.shared_experts * c_.expert_ffn)}, {}, "mlp.sum");
     return after(b_.op1("add", {dropout(result, "mlp.dropout"), x}, {}, "residual2"), "ln2");
   }
 
-  TensorId dense(TensorId x) {
-    const TensorId inside = activation(linear(x, "mlp.fc1", c_.hidden, fc1_width(c_.ffn)));
-    return linear(inside, "mlp.fc2", c_.ffn, c_.hidden);
+  TensorId dense(TensorId x, const std::string& at, int64_t ffn) {
+    const TensorId inside = activation(linear(x, at + ".fc1", c_.hidden, fc1_width(ffn)), at);
+    return linear(inside, at + ".fc2", ffn, c_.hidden);
   }
 
   // Each sequence's tokens go to their top_k experts, weighted by the softmax of their router scores.
@@ -389,6 +400,8 @@ Transformer complete(Transformer c) {
                  {"experts", c.experts},
                  {"top_k", c.top_k},
                  {"expert_ffn", c.expert_ffn},
+                 {"shared_experts", c.shared_experts},
+                 {"dense_layers", c.dense_layers},
                  {"expert_every", c.expert_every},
                  {"attention_window", c.attention_window},
                  {"full_attention_every", c.full_attention_every},
@@ -418,6 +431,10 @@ int64_t capacity(const Transformer& config) {
   return config.experts == 0 ? 0 : (config.seq * config.top_k + config.experts - 1) / config.experts;
 }
 
+bool has_experts(const Transformer& config, int64_t layer) {
+  return config.experts > 0 && layer >= config.dense_layers && (layer + 1) % config.expert_every == 0;
+}
+
 bool has_window(const Transformer& config, int64_t layer) {
   if (config.attention_window == 0 || config.attention_window >= config.seq) return false;
   return config.full_attention_every == 0 || (layer + 1) % config.full_attention_every != 0;
@@ -443,14 +460,19 @@ int64_t mlp_weights(const Transformer& c, int64_t ffn) {
   return (c.mlp == "swiglu" ? 3 : 2) * c.hidden * ffn;
 }
 
+int64_t shared_ffn(const Transformer& c) { return c.shared_experts * c.expert_ffn; }
+
 // Weights of the four products of a layer, with `experts` experts in it, 0: dense.
 int64_t product_weights(const Transformer& c, int64_t experts) {
   const int64_t mlps =
-      experts > 0 ? experts * (mlp_weights(c, c.expert_ffn) + c.hidden) : mlp_weights(c, c.ffn);
+      experts > 0 ? experts * (mlp_weights(c, c.expert_ffn) + c.hidden) + mlp_weights(c, shared_ffn(c))
+                  : mlp_weights(c, c.ffn);
   return attention_weights(c) + mlps;
 }
 
-int64_t expert_layers(const Transformer& c) { return c.experts > 0 ? c.layers / c.expert_every : 0; }
+int64_t expert_layers(const Transformer& c) {
+  return c.experts > 0 ? (c.layers - c.dense_layers) / c.expert_every : 0;
+}
 
 }  // namespace
 
@@ -462,7 +484,10 @@ int64_t parameters(const Transformer& config) {
   const auto layer = [&](int64_t experts) {
     const int64_t mlps = std::max<int64_t>(experts, 1), ffn = experts > 0 ? c.expert_ffn : c.ffn;
     const int64_t qkv = (c.heads + 2 * c.kv_heads) * d;
-    const int64_t biases = c.bias ? qkv + c.hidden + mlps * (width * ffn + c.hidden) : c.qkv_bias ? qkv : 0;
+    const int64_t shared = experts > 0 && c.shared_experts > 0 ? width * shared_ffn(c) + c.hidden : 0;
+    const int64_t biases = c.bias       ? qkv + c.hidden + mlps * (width * ffn + c.hidden) + shared
+                           : c.qkv_bias ? qkv
+                                        : 0;
     return product_weights(c, experts) + biases + 2 * norm + qk_norms;
   };
   const int64_t embeddings =
@@ -489,7 +514,8 @@ double model_flops(const Transformer& config, int64_t batch) {
   const auto q = static_cast<double>(c.heads * c.head_dim);  // width of all queries
   // A token runs through top_k experts only.
   const double mixture =
-      attention + static_cast<double>(c.top_k * mlp_weights(c, c.expert_ffn) + c.hidden * c.experts);
+      attention + static_cast<double>(c.top_k * mlp_weights(c, c.expert_ffn) + mlp_weights(c, shared_ffn(c)) +
+                                      c.hidden * c.experts);
   const auto layers = static_cast<double>(c.layers), with_experts = static_cast<double>(expert_layers(c));
   const double weights = with_experts * mixture + (layers - with_experts) * dense;
   // Two operations a weight and token, three products (forward, two backward); scores and context over all of

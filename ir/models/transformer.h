@@ -29,6 +29,8 @@ struct Transformer {
   int64_t experts = 0,
           top_k = 0;           // 0: dense; no balancing loss, tokens beyond an expert's capacity are dropped
   int64_t expert_ffn = 0;      // width of an expert's feed-forward layer; 0: ffn
+  int64_t shared_experts = 0;  // every token's, beside the routed ones: as one so many times as wide
+  int64_t dense_layers = 0;    // the first so many layers have no experts
   int64_t expert_every = 1;    // one layer in so many has experts; the others are dense
   int64_t decoder_layers = 0;  // t5: the last so many of `layers`; 0: half of them
   int64_t decoder_seq = 0;     // t5: tokens that the decoder reads; 0: seq
@@ -54,7 +56,8 @@ Transformer complete(Transformer config);
 // Names: "embedding.word", "h0.ln1", "h0.attn.qkv", "h0.attn.proj", "h0.ln2", "h0.mlp.fc1", "h0.mlp.fc2",
 // "ln_f", "head", "loss", with qk_norm "h0.attn.ln_q", "h0.attn.ln_k"; parameters "h0.attn.qkv.weight",
 // "h0.attn.qkv.bias", .... Inputs "tokens" and "labels": int64[batch, seq]. With experts: "h0.mlp.router",
-// "h0.mlp.dispatch", "h0.mlp.combine"; weights of fc1 and fc2 are [experts, from, to]. Residual-stream
+// "h0.mlp.dispatch", "h0.mlp.combine"; weights of fc1 and fc2 are [experts, from, to], of shared ones
+// "h0.mlp.shared.fc1" and ".fc2" a matrix each. Residual-stream
 // tensors are "h0.residual1", "h0.residual2"; the embedding's output is "embedding.out". `Op::layer` is the
 // block, -1 for embeddings, `layers` for final norm, head and loss. Output: "loss", a scalar mean.
 //
@@ -71,6 +74,7 @@ Transformer complete(Transformer config);
 Graph build(const Transformer& config, int64_t batch);
 
 int64_t padded_vocab(const Transformer& config);
+bool has_experts(const Transformer& config, int64_t layer);
 bool has_window(const Transformer& config, int64_t layer);  // some of its queries do not see all keys
 int64_t capacity(
     const Transformer& config);  // slots per expert and sequence: seq x top_k / experts, rounded up

@@ -31,7 +31,7 @@ bool is_kernel(const ir::Program& program, const ir::Actor& actor) {
   return at(program.queues, actor.queue).kind == ir::QueueKind::compute && actor.comm < 0;
 }
 
-// Layers of the probe's stages, for an encoder and for a decoder each.
+// Layers of the probe's stages, for each kind of layers.
 const std::vector<int> stages_of_a_kind{1, 1, 2, 1};
 
 // The cost of a layer does not depend on where its stage and its replicas stand, nor on how states are
@@ -53,7 +53,10 @@ planner::ResolvedJob probe_job(Job probe, const CostKey& key, const std::vector<
   h = key.hints;
   probe.train.recompute = key.recompute;
   probe.model.layers() = std::accumulate(stage_layers.begin(), stage_layers.end(), 0);
-  if (ir::models::decoder_layers(probe.model) > 0) probe.model->decoder_layers = probe.model.layers() / 2;
+  if (ir::models::decoder_layers(probe.model) > 0)
+    probe.model->decoder_layers = probe.model.layers() / 2;
+  else if (ir::models::first_layers(probe.model) > 0)
+    probe.model->dense_layers = probe.model.layers() / 2;
   h.pp = static_cast<int>(stage_layers.size());
   h.stage_layers = stage_layers;
   probe.train.recompute_layers.clear();
@@ -399,14 +402,16 @@ TiedUse tied_use(int64_t layer, const StageCost& use, double elements) {
   return tied;
 }
 
-// The layers of the whole model, from both halves of the probe.
-ModelCost with_decoder(const Stages& stages, const std::vector<double>& boundaries, const Job& job) {
+// The layers of the whole model, from both halves of the probe: of the encoder and the decoder, or without
+// experts and with them.
+ModelCost of_two_kinds(const Stages& stages, const std::vector<double>& boundaries, const Job& job) {
   const size_t half = stages_of_a_kind.size();
-  const ModelCost encoder = cost_of_layers(stages.data(), 1), decoder = cost_of_layers(&stages[half], 1);
-  const int64_t layers = job.model.layers(), first = layers - ir::models::decoder_layers(job.model);
+  const auto period = static_cast<int>(ir::models::layer_period(job.model));
+  const ModelCost front = cost_of_layers(stages.data(), period), back = cost_of_layers(&stages[half], period);
+  const int64_t layers = job.model.layers(), first = ir::models::first_layers(job.model);
   ModelCost cost;
   for (int64_t l = 0; l < layers; ++l) {
-    const ModelCost& side = l < first ? encoder : decoder;
+    const ModelCost& side = l < first ? front : back;
     cost.layers.push_back(side.layer);
     cost.joints.push_back(side.joint);
     if (l == 0 || l == first) cost.layers.back() = plus(cost.layers.back(), side.first);
@@ -464,8 +469,8 @@ const Measuring::Probe& Measuring::probe_of(CostKey key) {
   const bool differ = job_.model.conv_net() != nullptr;
   std::vector<int> stages = stages_of_a_kind;
   for (int& layers : stages) layers *= static_cast<int>(ir::models::layer_period(job_.model));
-  if (ir::models::decoder_layers(job_.model) > 0)
-    stages.insert(stages.end(), stages_of_a_kind.begin(), stages_of_a_kind.end());
+  if (ir::models::first_layers(job_.model) > 0)
+    for (const int kind : std::vector<int>(stages)) stages.push_back(kind);
   if (differ) stages.assign(static_cast<size_t>(job_.model.layers()), 1);
   const planner::ResolvedJob small = probe_job(job_, key, stages, differ ? 1 : 2);
   planner::Choose choose;
@@ -523,13 +528,14 @@ ModelCost Measuring::of(const CostKey& key) {
   }
   const int64_t decoder = ir::models::decoder_layers(job.model);
   const bool decodes = decoder > 0;
-  ModelCost cost = decodes ? with_decoder(stages, boundaries, job)
+  const bool differs = ir::models::first_layers(job.model) > 0;
+  ModelCost cost = differs ? of_two_kinds(stages, boundaries, job)
                    : job.model.conv_net()
                        ? cost_of_each(stages)
                        : cost_of_layers(stages.data(), static_cast<int>(ir::models::layer_period(job.model)));
   if (cost.layers.empty())
     cost.boundary_bytes = boundaries.front(), cost.behind_boundary = behind;
-  else if (!decodes)
+  else if (!differs)
     cost.boundaries = std::move(boundaries);
   if (ir::models::has_tied_head(job.model)) {
     const auto elements =

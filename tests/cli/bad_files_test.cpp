@@ -44,7 +44,8 @@ const FileCase file_cases[] = {
      "mlp, gelu, norm, norm_epsilon, position, "
      "rotary_base, tied, "
      "bias, qkv_bias, dropout, "
-     "pad_vocab, experts, top_k, expert_ffn, expert_every, masked, decoder_layers, decoder_seq, channels, "
+     "pad_vocab, experts, top_k, expert_ffn, shared_experts, dense_layers, expert_every, masked, "
+     "decoder_layers, decoder_seq, channels, "
      "classes, "
      "width, "
      "image, channels_last"},

@@ -52,6 +52,8 @@ inline ir::models::Transformer random_model(std::mt19937_64& random,
     c.attention_window = pick(random, 0, 4);
     if (c.attention_window > 0) c.full_attention_every = pick(random, 0, 3);
     c.expert_every = random() % 2 == 0 ? c.layers : 1;
+    c.shared_experts = pick(random, 0, 2);
+    if (c.expert_every == 1) c.dense_layers = pick(random, 0, c.layers - 1);
   }
   return ir::models::complete(c);
 }

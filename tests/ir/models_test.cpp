@@ -309,6 +309,9 @@ TEST(Models, GraphsHaveTheParametersOfTheFormula) {
     config.top_k = 1;
     config.expert_ffn = 5;
     EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << config.family;
+    config.shared_experts = 2, config.dense_layers = 1;
+    EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << config.family;
+    config.dense_layers = 0;
     config.expert_every = 3;
     EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << config.family;
   }
@@ -387,8 +390,10 @@ TEST(Models, FlopsOfEveryStyleAreCountedOnTheGraph) {
   wide.head_dim = 256, wide.heads = 24, wide_t5.head_dim = 6;
   Transformer fine = gshard;
   fine.expert_ffn = 1024, fine.experts = 16, fine.top_k = 4;
+  Transformer shared = fine;
+  shared.shared_experts = 2, shared.expert_every = 1, shared.dense_layers = 1;
   for (const Transformer& config :
-       {llama, padded, tiny("bert"), mixtral, heads, gshard, tiny_t5(), wide, wide_t5, fine})
+       {llama, padded, tiny("bert"), mixtral, heads, gshard, tiny_t5(), wide, wide_t5, fine, shared})
     EXPECT_NEAR(counted_flops(step_of(ir::models::build(config, 4), {})) / ir::models::model_flops(config, 4),
                 1, 1e-12)
         << config.family;
@@ -496,6 +501,12 @@ TEST(Models, RefusesSizesThatCannotBe) {
             "attention_window: is of families gpt and llama");
   EXPECT_EQ(with([](auto& c) { c.top_k = 2; }), "top_k: needs experts");
   EXPECT_EQ(with([](auto& c) { c.expert_ffn = 2; }), "expert_ffn: needs experts");
+  EXPECT_EQ(with([](auto& c) { c.shared_experts = 1; }), "shared_experts: needs experts");
+  EXPECT_EQ(with([](auto& c) { c.dense_layers = 1; }), "dense_layers: needs experts");
+  EXPECT_EQ(with([](auto& c) { c.experts = 2, c.dense_layers = c.layers; }),
+            "dense_layers: is 1, expected at least 0 and below layers 1");
+  EXPECT_EQ(with([](auto& c) { c.layers = 4, c.experts = c.expert_every = 2, c.dense_layers = 1; }),
+            "dense_layers: and expert_every 2: give one of them");
   EXPECT_EQ(with([](auto& c) { c.experts = 2, c.expert_ffn = -2; }),
             "expert_ffn: is -2, expected at least 1");
   EXPECT_EQ(with([](auto& c) {

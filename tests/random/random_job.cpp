@@ -53,6 +53,8 @@ std::vector<Dimension> make_dimensions() {
       {"model.experts", {"0", "2", "4"}},
       {"model.top_k", {"", "1", "2"}},
       {"model.expert_ffn", {"", "4", "12"}},
+      {"model.shared_experts", {"0", "1", "2"}},
+      {"model.dense_layers", {"0", "1"}},
       {"model.expert_every", {"1", "2"}},
       {"model.masked", {"0", "2"}},
       {"model.decoder_layers", {"", "1", "2"}},

@@ -160,6 +160,16 @@ const TransformerRow transformers[] = {
      [](Job& j) {
        j.model->experts = 4, j.model->top_k = 2, j.parallel.dp = j.parallel.ep = 2, j.parallel.zero = 1;
      }},
+    {"experts_shared_tp2", "llama", 0, 2,
+     [](Job& j) {
+       j.model->experts = 4, j.model->top_k = 2, j.model->expert_ffn = 6, j.model->shared_experts = 2;
+       j.model->dense_layers = 1, j.parallel.tp = 2, j.parallel.sequence_parallel = true;
+     }},
+    {"experts_shared_ep2_pp2", "gpt", 0.1, 2,
+     [](Job& j) {
+       j.model->experts = 4, j.model->top_k = 2, j.model->shared_experts = 1;
+       j.model->dense_layers = 1, j.parallel.dp = j.parallel.ep = j.parallel.pp = 2, j.parallel.zero = 1;
+     }},
     {"experts_ep2_narrow", "llama", 0, 1,
      [](Job& j) {
        j.model->experts = 8, j.model->top_k = 3, j.model->expert_ffn = 6, j.model->expert_every = 2;
