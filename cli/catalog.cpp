@@ -54,6 +54,9 @@ constexpr Row rows[] = {
      "experts=8 top_k=2 rotary_base=1000000"},
     {"gpt-oss-20b", "llama", 24, 2880, 64, 8, 2880, 4096, 201088, gpt_oss, GPT_OSS " experts=32"},
     {"gpt-oss-120b", "llama", 36, 2880, 64, 8, 2880, 4096, 201088, gpt_oss, GPT_OSS " experts=128"},
+    {"deepseek-v3", "llama", 61, 7168, 128, 0, 18432, 4096, 129280, "DeepSeek-AI 2024, arXiv:2412.19437",
+     "experts=256 top_k=8 expert_ffn=2048 shared_experts=1 dense_layers=3 q_lora_rank=1536 kv_lora_rank=512 "
+     "qk_nope_head_dim=128 qk_rope_head_dim=64 v_head_dim=128 norm_epsilon=1e-06"},
     {"qwen3-0.6b", "llama", 28, 1024, 16, 8, 3072, 4096, 151936, qwen3, QWEN3 " tied=true"},
     {"qwen3-1.7b", "llama", 28, 2048, 16, 8, 6144, 4096, 151936, qwen3, QWEN3 " tied=true"},
     {"qwen3-4b", "llama", 36, 2560, 32, 8, 9728, 4096, 151936, qwen3, QWEN3 " tied=true"},
@@ -94,6 +97,8 @@ constexpr std::pair<const char*, const char*> hugging_face_names[] = {
     {"mistralai/Mixtral-8x7B-v0.1", "mixtral-8x7b"},
     {"openai/gpt-oss-20b", "gpt-oss-20b"},
     {"openai/gpt-oss-120b", "gpt-oss-120b"},
+    {"deepseek-ai/DeepSeek-V3", "deepseek-v3"},
+    {"deepseek-ai/DeepSeek-R1", "deepseek-v3"},
     {"Qwen/Qwen3-0.6B", "qwen3-0.6b"},
     {"Qwen/Qwen3-1.7B", "qwen3-1.7b"},
     {"Qwen/Qwen3-4B", "qwen3-4b"},

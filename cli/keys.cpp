@@ -168,6 +168,16 @@ void add_transformer_keys(std::vector<Key>& k) {
                     "keys that a query sees up to its own, 0: all"));
   k.push_back(entry("model", "full_attention_every", MODEL(full_attention_every), 0, 2000,
                     "with attention_window: layers from one without a window to the next, 0: none"));
+  k.push_back(entry("model", "q_lora_rank", MODEL(q_lora_rank), 0, million,
+                    "of latent attention: width that queries are made from, 0: hidden"));
+  k.push_back(entry("model", "kv_lora_rank", MODEL(kv_lora_rank), 0, million,
+                    "width that keys and values are made from (latent attention), 0: hidden"));
+  k.push_back(entry("model", "qk_nope_head_dim", MODEL(qk_nope_head_dim), 0, million,
+                    "of latent attention: elements of a head of queries and keys without positions"));
+  k.push_back(entry("model", "qk_rope_head_dim", MODEL(qk_rope_head_dim), 0, million,
+                    "of latent attention: elements with rotary positions, which all heads of keys share"));
+  k.push_back(entry("model", "v_head_dim", MODEL(v_head_dim), 0, million,
+                    "of latent attention: width of a head of values"));
   k.push_back(choice("model", "mlp", MODEL(mlp), {"gelu", "swiglu"}, "activation of the feed-forward layer"));
   k.push_back(choice("model", "gelu", MODEL(gelu), {"erf", "tanh"},
                      "of mlp gelu: exact, or as GPT-2 has it, by a hyperbolic tangent"));

@@ -14,6 +14,7 @@ namespace {
 struct Size {
   const char *from, *key;
   bool needed = true;
+  int64_t least = 1;
 };
 
 const std::vector<Size> gpt2_sizes = {{"n_layer", "layers"},   {"n_embd", "hidden"},
@@ -27,6 +28,22 @@ const std::vector<Size> llama_sizes = {
 const std::vector<Size> bert_sizes = {{"num_hidden_layers", "layers"},    {"hidden_size", "hidden"},
                                       {"num_attention_heads", "heads"},   {"intermediate_size", "ffn"},
                                       {"max_position_embeddings", "seq"}, {"vocab_size", "vocab"}};
+const std::vector<Size> deepseek_sizes = {{"num_hidden_layers", "layers"},
+                                          {"hidden_size", "hidden"},
+                                          {"num_attention_heads", "heads"},
+                                          {"intermediate_size", "ffn"},
+                                          {"max_position_embeddings", "seq"},
+                                          {"vocab_size", "vocab"},
+                                          {"q_lora_rank", "q_lora_rank", false},
+                                          {"kv_lora_rank", "kv_lora_rank"},
+                                          {"qk_nope_head_dim", "qk_nope_head_dim"},
+                                          {"qk_rope_head_dim", "qk_rope_head_dim"},
+                                          {"v_head_dim", "v_head_dim"}};
+const std::vector<Size> deepseek_experts = {{"n_routed_experts", "experts"},
+                                            {"num_experts_per_tok", "top_k"},
+                                            {"moe_intermediate_size", "expert_ffn"},
+                                            {"n_shared_experts", "shared_experts", false, 0},
+                                            {"first_k_dense_replace", "dense_layers", false, 0}};
 const std::vector<Size> mixtral_experts = {{"num_local_experts", "experts"},
                                            {"num_experts_per_tok", "top_k"}};
 const std::vector<Size> qwen3_experts = {{"num_experts", "experts"},
@@ -113,6 +130,16 @@ const Row rows[] = {
      .rotary_base = 150'000,
      .head_dim = 64,
      .lacks = "sinks of attention, biases of the router and the clamp of SwiGLU are not built"},
+    {.architecture = "DeepseekV3ForCausalLM",
+     .type = "deepseek_v3",
+     .family = "llama",
+     .sizes = deepseek_sizes,
+     .tied = false,
+     .activation_key = "hidden_act",
+     .activation = "silu",
+     .experts = &deepseek_experts,
+     .lacks = "the router's sigmoid, groups, biases and scale, and the prediction of further tokens are not "
+              "built"},
     {.architecture = "BertForMaskedLM",
      .type = "bert",
      .family = "bert",
@@ -267,7 +294,7 @@ HuggingFaceModel read_hugging_face(const JsonObject& config) {
   const auto read = [&](const std::vector<Size>& sizes) {
     for (const Size& size : sizes)
       if (size.needed || config.has(size.from))
-        model.keys[size.key] = fmt::format("{}", config.whole(size.from, 1));
+        model.keys[size.key] = fmt::format("{}", config.whole(size.from, size.least));
   };
   read(row.sizes);
   if (row.experts) read(*row.experts);

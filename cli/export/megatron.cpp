@@ -92,6 +92,17 @@ void write_experts(Writer& w) {
     w.cannot("an expert's capacity is that of a micro-batch there, not of each sequence");
 }
 
+void write_latents(Writer& w) {
+  const ir::models::Transformer& m = w.from.model();
+  if (!is_latent(m)) return;
+  w.set("--multi-latent-attention", true);
+  if (m.q_lora_rank > 0) w.set("--q-lora-rank", m.q_lora_rank);
+  w.set("--kv-lora-rank", m.kv_lora_rank);
+  w.set("--qk-head-dim", m.qk_nope_head_dim);
+  w.set("--qk-pos-emb-head-dim", m.qk_rope_head_dim);
+  w.set("--v-head-dim", m.v_head_dim);
+}
+
 void write_masked(Writer& w) {
   const ir::models::Transformer& m = w.from.model();
   if (m.family != "bert") return;
@@ -327,14 +338,22 @@ std::vector<Row> make_rows() {
        {"--kv-channels"},
        "",
        [](Writer& w) {
-         if (!w.from.divides_hidden()) w.set("--kv-channels", w.from.model().head_dim);
+         if (!w.from.divides_hidden() && !is_latent(w.from.model()))
+           w.set("--kv-channels", w.from.model().head_dim);
        }},
       {{"model.qk_norm"},
        {"--qk-layernorm"},
        "",
        [](Writer& w) {
-         if (w.from.model().qk_norm) w.set("--qk-layernorm", true);
+         if (w.from.model().qk_norm || is_latent(w.from.model()))
+           w.set("--qk-layernorm", true);  // latents too
        }},
+      {{"model.q_lora_rank", "model.kv_lora_rank", "model.qk_nope_head_dim", "model.qk_rope_head_dim",
+        "model.v_head_dim"},
+       {"--multi-latent-attention", "--q-lora-rank", "--kv-lora-rank", "--qk-head-dim",
+        "--qk-pos-emb-head-dim", "--v-head-dim"},
+       "",
+       write_latents},
       {{"model.attention_window", "model.full_attention_every"},
        {"--window-size", "--window-attn-skip-freq"},
        "",

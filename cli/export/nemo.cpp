@@ -246,7 +246,8 @@ std::vector<Row> make_rows() {
        {"GPTConfig.kv_channels"},
        "",
        [](Writer& w) {
-         if (!w.from.divides_hidden()) w.set("GPTConfig.kv_channels", w.from.model().head_dim);
+         if (!w.from.divides_hidden() && !is_latent(w.from.model()))
+           w.set("GPTConfig.kv_channels", w.from.model().head_dim);
        }},
       {{"model.qk_norm"},
        {"GPTConfig.qk_layernorm"},
@@ -262,6 +263,14 @@ std::vector<Row> make_rows() {
          if (m.attention_window == 0) return;
          w.set("GPTConfig.window_size", python(fmt::format("({}, 0)", m.attention_window - 1)));
          if (m.full_attention_every > 0) w.set("GPTConfig.window_attn_skip_freq", m.full_attention_every);
+       }},
+      {{"model.q_lora_rank", "model.kv_lora_rank", "model.qk_nope_head_dim", "model.qk_rope_head_dim",
+        "model.v_head_dim"},
+       {},
+       "latent attention is of DeepSeekConfig, and what GPTConfig has is written",
+       [](Writer& w) {
+         if (is_latent(w.from.model()))
+           w.cannot("model.kv_lora_rank", "latent attention is of DeepSeekConfig; GPTConfig's is written");
        }},
       {{"model.seq"},
        {"GPTConfig.seq_length", "MockDataModule.seq_length"},

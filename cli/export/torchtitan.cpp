@@ -81,8 +81,10 @@ void write_vocabulary(Writer& w) {
 
 void write_structure(Writer& w) {
   const ir::models::Transformer& m = w.from.model();
-  if (!w.from.divides_hidden()) w.cannot("model.head_dim", "heads of llama3 are dim / n_heads wide");
+  if (!w.from.divides_hidden() && !is_latent(m))
+    w.cannot("model.head_dim", "heads of llama3 are dim / n_heads wide");
   if (m.qk_norm) w.cannot("model.qk_norm", "llama3 has none");
+  if (is_latent(m)) w.cannot("model.kv_lora_rank", "llama3 makes keys from the stream");
   if (m.attention_window > 0) w.cannot("model.attention_window", "llama3 sees all tokens");
   if (m.full_attention_every > 0) w.cannot("model.full_attention_every", "llama3 sees all tokens");
   if (m.mlp != "swiglu") w.cannot("model.mlp", "llama3 has swiglu");
@@ -255,6 +257,11 @@ std::vector<Row> make_rows() {
         "model.expert_ffn",
         "model.shared_experts",
         "model.dense_layers",
+        "model.q_lora_rank",
+        "model.kv_lora_rank",
+        "model.qk_nope_head_dim",
+        "model.qk_rope_head_dim",
+        "model.v_head_dim",
         "model.mlp",
         "model.gelu",
         "model.norm",

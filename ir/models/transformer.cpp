@@ -41,7 +41,7 @@ void check_sizes(const Transformer& c) {
   require(c.heads % c.kv_heads == 0, "kv_heads",
           fmt::format("{} does not divide heads {} (use {})", c.kv_heads, c.heads, divisors(c.heads)));
   const bool divided = c.head_dim * c.heads == c.hidden;
-  require(c.position != "rotary" || c.head_dim % 2 == 0, divided ? "heads" : "head_dim",
+  require(c.position != "rotary" || is_latent(c) || c.head_dim % 2 == 0, divided ? "heads" : "head_dim",
           fmt::format("{} leaves heads of {} elements, rotary positions need an even number",
                       divided ? c.heads : c.head_dim, c.head_dim));
   require(c.rotary_base >= 1 && std::isfinite(c.rotary_base), "rotary_base",
@@ -51,7 +51,7 @@ void check_sizes(const Transformer& c) {
   require(c.attention_window >= 0, "attention_window",
           fmt::format("is {}, expected 0 (none) or more", c.attention_window));
   require(c.attention_window == 0 || c.family == "gpt" || c.family == "llama", "attention_window",
-          "is of families gpt and llama");
+          "is of family gpt or llama");
   require(c.full_attention_every == 0 || c.attention_window > 0, "full_attention_every",
           "needs attention_window");
   require(c.full_attention_every >= 0, "full_attention_every",
@@ -86,11 +86,36 @@ void check_sizes(const Transformer& c) {
   require(c.dense_layers >= 0 && (c.dense_layers == 0 || c.dense_layers < c.layers), "dense_layers",
           fmt::format("is {}, expected at least 0 and below layers {}", c.dense_layers, c.layers));
   require(c.dense_layers == 0 || c.expert_every == 1, "dense_layers",
-          fmt::format("and expert_every {}: give one of them", c.expert_every));
+          fmt::format("needs expert_every 1, which is {}", c.expert_every));
   require(c.layers % c.expert_every == 0, "expert_every",
           fmt::format("{} does not divide layers {} (use {})", c.expert_every, c.layers, divisors(c.layers)));
   require(c.experts == 0 || (c.top_k >= 1 && c.top_k <= c.experts), "top_k",
           fmt::format("is {}, expected 1 to experts {}", c.top_k, c.experts));
+}
+
+void check_latent(const Transformer& c) {
+  const std::pair<const char*, int64_t> widths[] = {{"q_lora_rank", c.q_lora_rank},
+                                                    {"qk_nope_head_dim", c.qk_nope_head_dim},
+                                                    {"qk_rope_head_dim", c.qk_rope_head_dim},
+                                                    {"v_head_dim", c.v_head_dim}};
+  require(c.kv_lora_rank >= 0, "kv_lora_rank",
+          fmt::format("is {}, expected 0 (none) or more", c.kv_lora_rank));
+  for (const auto& [key, value] : widths) {
+    const bool may_be_none = key == widths[0].first;
+    require(is_latent(c) || value == 0, key, "needs kv_lora_rank");
+    require(!is_latent(c) || value > 0 || (may_be_none && value == 0), key,
+            fmt::format("is {}, expected at least {}", value, may_be_none ? 0 : 1));
+  }
+  if (!is_latent(c)) return;
+  require(c.family == "gpt" || c.family == "llama", "kv_lora_rank", "is of family gpt or llama");
+  require(c.position == "rotary" && !c.bias && !c.qkv_bias && !c.qk_norm, "kv_lora_rank",
+          "needs position rotary, bias and qkv_bias false, and no qk_norm");
+  require(c.kv_heads == c.heads, "kv_heads", fmt::format("is {}, with kv_lora_rank it is heads", c.kv_heads));
+  require(c.head_dim == c.qk_nope_head_dim + c.qk_rope_head_dim, "head_dim",
+          fmt::format("is {}, with kv_lora_rank it is qk_nope_head_dim {} and qk_rope_head_dim {}",
+                      c.head_dim, c.qk_nope_head_dim, c.qk_rope_head_dim));
+  require(c.qk_rope_head_dim % 2 == 0, "qk_rope_head_dim",
+          fmt::format("is {}, rotary positions need an even number", c.qk_rope_head_dim));
 }
 
 // Writes the forward graph, op by op.
@@ -219,18 +244,57 @@ class Writer {
   }
 
   TensorId attention(TensorId x, bool causal) {
+    const TensorId from = before(x, "ln1");
+    const TensorId y = attended(is_latent(c_) ? latent_heads(from) : packed_heads(from), causal, "attn");
+    return after(b_.op1("add", {dropout(y, "attn.dropout"), x}, {}, "residual1"), "ln1");
+  }
+
+  TensorId rotary(TensorId x, const std::string& name) {
+    return b_.op1("rotary", {x}, {{"base", c_.rotary_base}}, name);
+  }
+
+  std::vector<TensorId> packed_heads(TensorId x) {
     const int64_t d = c_.head_dim, group = c_.heads / c_.kv_heads;
-    const TensorId qkv = linear(before(x, "ln1"), "attn.qkv", c_.hidden, c_.kv_heads * (group + 2) * d);
+    const TensorId qkv = linear(x, "attn.qkv", c_.hidden, c_.kv_heads * (group + 2) * d);
     std::vector<TensorId> heads =
         b_.op("split_heads", {qkv}, {{"group", group}, {"head_dim", d}}, "attn.heads");
     normalize(heads, "attn");
-    if (c_.position == "rotary") {
-      const Attrs attrs{{"base", c_.rotary_base}};
-      heads[0] = b_.op1("rotary", {heads[0]}, attrs, "attn.rotary_q");
-      heads[1] = b_.op1("rotary", {heads[1]}, attrs, "attn.rotary_k");
-    }
-    const TensorId y = attended(heads, causal, "attn");
-    return after(b_.op1("add", {dropout(y, "attn.dropout"), x}, {}, "residual1"), "ln1");
+    if (c_.position != "rotary") return heads;
+    heads[0] = rotary(heads[0], "attn.rotary_q");
+    heads[1] = rotary(heads[1], "attn.rotary_k");
+    return heads;
+  }
+
+  TensorId by_head(TensorId x, int64_t d, const std::string& name) {
+    return b_.op1("merge_heads_grad", {x}, {{"head_dim", d}}, name);
+  }
+  // Elements from `begin` to `end` of the last axis.
+  TensorId part(TensorId x, int64_t begin, int64_t end, const std::string& name) {
+    Shape starts(b_.type(x).shape.size(), 0), ends = b_.type(x).shape;
+    starts.back() = begin, ends.back() = end;
+    return b_.op1("slice", {x}, {{"starts", starts}, {"ends", ends}}, name);
+  }
+
+  // q and k [b, heads, s, nope + rope], v [b, heads, s, v_head_dim].
+  std::vector<TensorId> latent_heads(TensorId x) {
+    const int64_t nope = c_.qk_nope_head_dim, rope = c_.qk_rope_head_dim, rank = c_.kv_lora_rank;
+    const Attrs last{{"axis", int64_t{3}}};
+    const int64_t from = c_.q_lora_rank > 0 ? c_.q_lora_rank : c_.hidden;
+    TensorId q = x;
+    if (c_.q_lora_rank > 0) q = norm(linear(q, "attn.q_a", c_.hidden, from), "attn.ln_q_a", from);
+    q = by_head(linear(q, "attn.q", from, c_.heads * c_.head_dim), c_.head_dim, "attn.q.heads");
+    const TensorId turned_q = rotary(part(q, nope, nope + rope, "attn.q.rope"), "attn.rotary_q");
+    q = b_.op1("concat", {part(q, 0, nope, "attn.q.nope"), turned_q}, last, "attn.q.joined");
+
+    const TensorId kv_a = linear(x, "attn.kv_a", c_.hidden, rank + rope);
+    const TensorId latent = norm(part(kv_a, 0, rank, "attn.kv_a.latent"), "attn.ln_kv_a", rank);
+    const TensorId kv = by_head(linear(latent, "attn.kv", rank, c_.heads * (nope + c_.v_head_dim)),
+                                nope + c_.v_head_dim, "attn.kv.heads");
+    TensorId shared = by_head(part(kv_a, rank, rank + rope, "attn.kv_a.rope"), rope, "attn.k.rope");
+    shared = b_.op1("broadcast_to", {rotary(shared, "attn.rotary_k")},
+                    {{"shape", Shape{batch_, c_.heads, c_.seq, rope}}}, "attn.k.shared");
+    const TensorId k = b_.op1("concat", {part(kv, 0, nope, "attn.k.nope"), shared}, last, "attn.k.joined");
+    return {q, k, part(kv, nope, nope + c_.v_head_dim, "attn.v")};
   }
 
   // Queries come from the decoder, keys and values from the encoder.
@@ -261,7 +325,7 @@ class Writer {
     const TensorId context = c_.flash ? flash_core(heads, causal, at) : core(heads, causal, at);
     b_.set_core(false);
     const TensorId merged = b_.op1("merge_heads", {context}, {}, at + ".merge");
-    return linear(merged, at + ".proj", c_.heads * c_.head_dim, c_.hidden);
+    return linear(merged, at + ".proj", c_.heads * value_width(c_), c_.hidden);
   }
 
   // A norm stands before a layer's halves or, as BERT was published, after them.
@@ -405,11 +469,17 @@ Transformer complete(Transformer c) {
                  {"expert_every", c.expert_every},
                  {"attention_window", c.attention_window},
                  {"full_attention_every", c.full_attention_every},
+                 {"q_lora_rank", c.q_lora_rank},
+                 {"kv_lora_rank", c.kv_lora_rank},
+                 {"qk_nope_head_dim", c.qk_nope_head_dim},
+                 {"qk_rope_head_dim", c.qk_rope_head_dim},
+                 {"v_head_dim", c.v_head_dim},
                  {"masked", c.masked},
                  {"decoder_layers", c.decoder_layers},
                  {"decoder_seq", c.decoder_seq}});
   const bool llama = c.family == "llama";
   if (c.kv_heads == 0) c.kv_heads = c.heads;
+  if (c.head_dim == 0 && is_latent(c)) c.head_dim = c.qk_nope_head_dim + c.qk_rope_head_dim;
   if (c.head_dim == 0 && c.heads > 0 && c.hidden % c.heads == 0) c.head_dim = c.hidden / c.heads;
   if (c.experts > 0 && c.top_k == 0) c.top_k = std::min<int64_t>(2, c.experts);
   if (c.ffn == 0) c.ffn = llama ? round_up((8 * c.hidden + 2) / 3, 256) : 4 * c.hidden;
@@ -424,11 +494,18 @@ Transformer complete(Transformer c) {
   one_of(c.norm, "norm", {"layer", "rms"});
   one_of(c.position, "position", {"learned", "rotary"});
   check_sizes(c);
+  check_latent(c);
   return c;
 }
 
 int64_t capacity(const Transformer& config) {
   return config.experts == 0 ? 0 : (config.seq * config.top_k + config.experts - 1) / config.experts;
+}
+
+bool is_latent(const Transformer& config) { return config.kv_lora_rank > 0; }
+
+int64_t value_width(const Transformer& config) {
+  return is_latent(config) ? config.v_head_dim : config.head_dim;
 }
 
 bool has_experts(const Transformer& config, int64_t layer) {
@@ -452,6 +529,12 @@ namespace {
 
 // Of the products before and after attention: queries, keys and values, and the projection.
 int64_t attention_weights(const Transformer& c) {
+  if (is_latent(c)) {
+    const int64_t queries = c.heads * c.head_dim, values = c.heads * c.v_head_dim;
+    return (c.q_lora_rank > 0 ? c.q_lora_rank * (c.hidden + queries) : c.hidden * queries) +
+           c.hidden * (c.kv_lora_rank + c.qk_rope_head_dim) +
+           c.kv_lora_rank * (c.heads * c.qk_nope_head_dim + values) + values * c.hidden;
+  }
   return c.hidden * c.head_dim * (2 * c.heads + 2 * c.kv_heads);
 }
 
@@ -479,7 +562,7 @@ int64_t expert_layers(const Transformer& c) {
 int64_t parameters(const Transformer& config) {
   const Transformer c = complete(config);
   const int64_t d = c.head_dim, vectors = c.norm == "layer" ? 2 : 1, norm = vectors * c.hidden;
-  const int64_t qk_norms = c.qk_norm ? 2 * vectors * d : 0;
+  const int64_t qk_norms = vectors * (c.qk_norm ? 2 * d : c.q_lora_rank + c.kv_lora_rank);
   const int64_t width = c.mlp == "swiglu" ? 2 : 1;
   const auto layer = [&](int64_t experts) {
     const int64_t mlps = std::max<int64_t>(experts, 1), ffn = experts > 0 ? c.expert_ffn : c.ffn;
@@ -512,6 +595,7 @@ double model_flops(const Transformer& config, int64_t batch) {
   const auto dense = static_cast<double>(product_weights(c, 0));
   const auto attention = static_cast<double>(attention_weights(c));
   const auto q = static_cast<double>(c.heads * c.head_dim);  // width of all queries
+  const double scored = (q + static_cast<double>(c.heads * value_width(c))) / 2;
   // A token runs through top_k experts only.
   const double mixture =
       attention + static_cast<double>(c.top_k * mlp_weights(c, c.expert_ffn) + mlp_weights(c, shared_ffn(c)) +
@@ -522,7 +606,8 @@ double model_flops(const Transformer& config, int64_t batch) {
   // s.
   const auto vocab = static_cast<double>(padded_vocab(c)), masked = static_cast<double>(c.masked);
   const double head = c.masked > 0 ? masked * h * (h + vocab) + h * (h + 2) : s * h * vocab;
-  if (c.decoder_layers == 0) return 6 * b * s * weights + layers * 3 * (4 * b * s * s * q) + 6 * b * head;
+  if (c.decoder_layers == 0)
+    return 6 * b * s * weights + layers * 3 * (4 * b * s * s * scored) + 6 * b * head;
   // The decoder's tokens, which look at their own and at the encoder's, whose keys and values are made for
   // each of its layers.
   const auto t = static_cast<double>(c.decoder_seq), decoder = static_cast<double>(c.decoder_layers);

@@ -42,6 +42,11 @@ struct Transformer {
   // Where causal: a query sees so many keys up to its own, 0: all; but in one layer of so many it sees all,
   // 0: in none.
   int64_t attention_window = 0, full_attention_every = 0;
+  // Latent attention (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1): keys and values come from a latent of
+  // kv_lora_rank, 0: from the stream as usual; queries from one of q_lora_rank, 0: from the stream. Heads of
+  // queries and keys have qk_nope_head_dim elements without positions, and qk_rope_head_dim with them, which
+  // all heads of keys share.
+  int64_t q_lora_rank = 0, kv_lora_rank = 0, qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;
   bool flash = false;  // attention as one op, else scale+mask+softmax between two batched products
   friend bool operator==(const Transformer&, const Transformer&) = default;
 };
@@ -54,7 +59,8 @@ Transformer defaults(const std::string& family);
 Transformer complete(Transformer config);
 
 // Names: "embedding.word", "h0.ln1", "h0.attn.qkv", "h0.attn.proj", "h0.ln2", "h0.mlp.fc1", "h0.mlp.fc2",
-// "ln_f", "head", "loss", with qk_norm "h0.attn.ln_q", "h0.attn.ln_k"; parameters "h0.attn.qkv.weight",
+// "ln_f", "head", "loss", with qk_norm "h0.attn.ln_q", "h0.attn.ln_k"; in place of "h0.attn.qkv" latent
+// attention has "h0.attn.q_a", ".ln_q_a", ".q", ".kv_a", ".ln_kv_a", ".kv". Parameters "h0.attn.qkv.weight",
 // "h0.attn.qkv.bias", .... Inputs "tokens" and "labels": int64[batch, seq]. With experts: "h0.mlp.router",
 // "h0.mlp.dispatch", "h0.mlp.combine"; weights of fc1 and fc2 are [experts, from, to], of shared ones
 // "h0.mlp.shared.fc1" and ".fc2" a matrix each. Residual-stream
@@ -74,6 +80,8 @@ Transformer complete(Transformer config);
 Graph build(const Transformer& config, int64_t batch);
 
 int64_t padded_vocab(const Transformer& config);
+bool is_latent(const Transformer& config);
+int64_t value_width(const Transformer& config);  // of a head's values
 bool has_experts(const Transformer& config, int64_t layer);
 bool has_window(const Transformer& config, int64_t layer);  // some of its queries do not see all keys
 int64_t capacity(

@@ -39,16 +39,12 @@ const FileCase file_cases[] = {
      "train, run"},
     {std::string("model: {layerz: 4}\n"),
      {},
-     "job.yaml:1:9: unknown key \"layerz\" under model (did you mean layers?); known are family, layers, "
-     "hidden, heads, seq, vocab, ffn, kv_heads, head_dim, qk_norm, attention_window, full_attention_every, "
-     "mlp, gelu, norm, norm_epsilon, position, "
-     "rotary_base, tied, "
-     "bias, qkv_bias, dropout, "
-     "pad_vocab, experts, top_k, expert_ffn, shared_experts, dense_layers, expert_every, masked, "
-     "decoder_layers, decoder_seq, channels, "
-     "classes, "
-     "width, "
-     "image, channels_last"},
+     "job.yaml:1:9: unknown key \"layerz\" under model (did you mean layers?); known are "
+     "family, layers, hidden, heads, seq, vocab, ffn, kv_heads, head_dim, qk_norm, attention_window, "
+     "full_attention_every, q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim, mlp, "
+     "gelu, norm, norm_epsilon, position, rotary_base, tied, bias, qkv_bias, dropout, pad_vocab, experts, "
+     "top_k, expert_ffn, shared_experts, dense_layers, expert_every, masked, decoder_layers, decoder_seq, "
+     "channels, classes, width, image, channels_last"},
     {std::string("model: {tp: 4}\n"),
      {},
      "job.yaml:1:9: unknown key \"tp\" under model; it belongs under parallel"},
@@ -170,7 +166,7 @@ TEST(BadInput, PlanFilesAndOutputs) {
 #define KNOWN_ARCHITECTURES                                                                     \
   "GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, " \
   "Qwen3MoeForCausalLM, MixtralForCausalLM, "                                                   \
-  "GptOssForCausalLM, "                                                                         \
+  "GptOssForCausalLM, DeepseekV3ForCausalLM, "                                                  \
   "BertForMaskedLM, BertForPreTraining"
 
 TEST(BadInput, ModelsFromFiles) {

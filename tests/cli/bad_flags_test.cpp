@@ -175,7 +175,7 @@ const JobCase job_cases[] = {
     {{"--norm=batch"}, "", 2, "--norm: got \"batch\", expected layer, rms"},
     {{"--position=absolute"}, "", 2, "--position: got \"absolute\", expected learned, rotary"},
     {{"--full-attention-every=2"}, "", 2, "--full-attention-every: needs attention_window"},
-    {{"--model=bert", "--attention-window=2"}, "", 2, "--attention-window: is of families gpt and llama"},
+    {{"--model=bert", "--attention-window=2"}, "", 2, "--attention-window: is of family gpt or llama"},
     {{"--norm-epsilon=0"}, "", 2, "--norm-epsilon: got \"0\", expected a number from 1e-12 to 1"},
     {{"--position=rotary", "--rotary-base=0"},
      "",

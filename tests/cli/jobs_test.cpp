@@ -141,6 +141,28 @@ TEST(Jobs, AModelFromAFileHasItsBiasesAndActivation) {
   EXPECT_EQ(nlohmann::json::parse(simulate(bert + "}", {}).out)["configuration"]["model.gelu"], "erf");
 }
 
+// DeepSeek-V3's config.json as it is, and the model that is named so.
+TEST(Jobs, AModelWithLatentsFromAFile) {
+  TemporaryFile file("config.json", R"({"architectures": ["DeepseekV3ForCausalLM"], "attention_bias": false,
+    "first_k_dense_replace": 3, "hidden_act": "silu", "hidden_size": 7168, "intermediate_size": 18432,
+    "kv_lora_rank": 512, "max_position_embeddings": 163840, "model_type": "deepseek_v3",
+    "moe_intermediate_size": 2048, "moe_layer_freq": 1, "n_routed_experts": 256, "n_shared_experts": 1,
+    "num_attention_heads": 128, "num_experts_per_tok": 8, "num_hidden_layers": 61, "num_key_value_heads": 128,
+    "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06,
+    "rope_scaling": {"factor": 40, "type": "yarn"}, "rope_theta": 10000, "tie_word_embeddings": false,
+    "v_head_dim": 128, "vocab_size": 129280})");
+  const auto configuration = [](const std::string& model) {
+    const Output output =
+        run_program({"simulate", "--model", model, "--layers=5", "--seq=4096", "--json", "--cluster=dgx-h100",
+                     "--gpus=64", "--ep=64", "--precision=bf16", "--attention=flash"});
+    EXPECT_NE(output.exit_code, 2) << output.err;
+    return nlohmann::json::parse(output.out)["configuration"];
+  };
+  const auto from_file = configuration(file.path());
+  EXPECT_EQ(from_file, configuration("deepseek-v3"));
+  EXPECT_EQ(from_file["model.kv_lora_rank"], "512");
+}
+
 TEST(BadInput, APlanIsNoJob) {
   const TemporaryFile plan("plan.txt", "plan 1\n");
   EXPECT_EQ(run_program({"simulate", plan.path()}).err,

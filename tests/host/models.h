@@ -51,6 +51,11 @@ inline ir::models::Transformer random_model(std::mt19937_64& random,
     c.expert_ffn = pick(random, 0, 5);
     c.attention_window = pick(random, 0, 4);
     if (c.attention_window > 0) c.full_attention_every = pick(random, 0, 3);
+    if (random() % 2 == 0) {
+      c.position = "rotary", c.bias = c.qk_norm = false, c.kv_heads = c.heads, c.head_dim = 0;
+      c.q_lora_rank = pick(random, 0, 3), c.kv_lora_rank = pick(random, 1, 3);
+      c.qk_nope_head_dim = pick(random, 1, 3), c.qk_rope_head_dim = 2, c.v_head_dim = pick(random, 1, 3);
+    }
     c.expert_every = random() % 2 == 0 ? c.layers : 1;
     c.shared_experts = pick(random, 0, 2);
     if (c.expert_every == 1) c.dense_layers = pick(random, 0, c.layers - 1);

@@ -160,6 +160,41 @@ TEST(Models, WindowsAreInTheLayersThatHaveThem) {
   EXPECT_EQ(ir::models::layer_period(config), 3);
 }
 
+Transformer latent(const std::string& family = "llama") {
+  Transformer config = tiny(family);
+  config.position = "rotary", config.bias = false;
+  config.q_lora_rank = 6, config.kv_lora_rank = 4;
+  config.qk_nope_head_dim = 3, config.qk_rope_head_dim = 2, config.v_head_dim = 5;
+  return config;
+}
+
+// DeepSeek-AI 2024 (arXiv:2412.19437): 671 B, 37 B activated. The exact count is that of the weights at
+// https://huggingface.co/deepseek-ai/DeepSeek-V3 without its layer that predicts a further token; ours lack
+// the 256 biases of each router.
+TEST(Models, ParametersOfDeepSeekV3) {
+  Transformer config = model("llama", 61, 7168, 128, 4096, 129280);
+  config.ffn = 18432, config.experts = 256, config.top_k = 8, config.expert_ffn = 2048;
+  config.shared_experts = 1, config.dense_layers = 3, config.q_lora_rank = 1536, config.kv_lora_rank = 512;
+  config.qk_nope_head_dim = config.v_head_dim = 128, config.qk_rope_head_dim = 64;
+  EXPECT_EQ(ir::models::parameters(config) + 58 * 256, 671026419200);
+  config.experts = 8;  // those that a token runs through
+  EXPECT_NEAR(static_cast<double>(ir::models::parameters(config)) / 37e9, 1, 0.02);
+}
+
+TEST(Models, LatentAttentionHasQueriesKeysAndValuesOfItsWidths) {
+  const ir::Graph graph = ir::models::build(latent(), 2);
+  const auto type = [&](const char* name) {
+    return to_text(graph.tensor(ir::find_tensor(graph, name)).type);
+  };
+  EXPECT_EQ(type("h0.attn.q_a"), "float32[2, 3, 6]");
+  EXPECT_EQ(type("h0.attn.kv_a"), "float32[2, 3, 6]");
+  EXPECT_EQ(type("h0.attn.q.joined"), "float32[2, 4, 3, 5]");
+  EXPECT_EQ(type("h0.attn.k.joined"), "float32[2, 4, 3, 5]");
+  EXPECT_EQ(type("h0.attn.v"), "float32[2, 4, 3, 5]");
+  EXPECT_EQ(type("h0.attn.k.rope"), "float32[2, 1, 3, 2]");
+  EXPECT_EQ(type("h0.attn.proj.weight"), "float32[20, 8]");
+}
+
 Transformer bert_base() {
   Transformer config = model("bert", 12, 768, 12, 512, 30522);
   config.masked = 80;
@@ -317,6 +352,15 @@ TEST(Models, GraphsHaveTheParametersOfTheFormula) {
   }
 }
 
+TEST(Models, GraphsOfLatentAttentionHaveTheParametersOfTheFormula) {
+  for (const char* family : {"gpt", "llama"})
+    for (const int64_t queries : {0, 6}) {
+      Transformer config = latent(family);
+      config.pad_vocab_to = 1, config.q_lora_rank = queries;
+      EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << family << queries;
+    }
+}
+
 // T5 as published (transformers' t5-small, t5-base, t5-large: gated by relu, norms without bias) has tables
 // of relative positions, 32 x heads in each half; ours has none.
 TEST(Models, ParametersOfT5) {
@@ -390,10 +434,12 @@ TEST(Models, FlopsOfEveryStyleAreCountedOnTheGraph) {
   wide.head_dim = 256, wide.heads = 24, wide_t5.head_dim = 6;
   Transformer fine = gshard;
   fine.expert_ffn = 1024, fine.experts = 16, fine.top_k = 4;
+  Transformer narrow = latent(), narrow_keys = latent("gpt");
+  narrow_keys.q_lora_rank = 0;
   Transformer shared = fine;
   shared.shared_experts = 2, shared.expert_every = 1, shared.dense_layers = 1;
-  for (const Transformer& config :
-       {llama, padded, tiny("bert"), mixtral, heads, gshard, tiny_t5(), wide, wide_t5, fine, shared})
+  for (const Transformer& config : {llama, padded, tiny("bert"), mixtral, heads, gshard, tiny_t5(), wide,
+                                    wide_t5, fine, shared, narrow, narrow_keys})
     EXPECT_NEAR(counted_flops(step_of(ir::models::build(config, 4), {})) / ir::models::model_flops(config, 4),
                 1, 1e-12)
         << config.family;
@@ -498,7 +544,21 @@ TEST(Models, RefusesSizesThatCannotBe) {
   EXPECT_EQ(with([](auto& c) { c.full_attention_every = 2; }),
             "full_attention_every: needs attention_window");
   EXPECT_EQ(with([](auto& c) { c.family = "bert", c.attention_window = 2; }),
-            "attention_window: is of families gpt and llama");
+            "attention_window: is of family gpt or llama");
+  const auto of_latents = [](auto change) {
+    Transformer config = latent();
+    change(config);
+    return refusal(config);
+  };
+  EXPECT_EQ(with([](auto& c) { c.v_head_dim = 2; }), "v_head_dim: needs kv_lora_rank");
+  EXPECT_EQ(of_latents([](auto& c) { c.v_head_dim = 0; }), "v_head_dim: is 0, expected at least 1");
+  EXPECT_EQ(of_latents([](auto& c) { c.qk_rope_head_dim = 3; }),
+            "qk_rope_head_dim: is 3, rotary positions need an even number");
+  EXPECT_EQ(of_latents([](auto& c) { c.kv_heads = 2; }), "kv_heads: is 2, with kv_lora_rank it is heads");
+  EXPECT_EQ(of_latents([](auto& c) { c.bias = true; }),
+            "kv_lora_rank: needs position rotary, bias and qkv_bias false, and no qk_norm");
+  EXPECT_EQ(of_latents([](auto& c) { c.head_dim = 4; }),
+            "head_dim: is 4, with kv_lora_rank it is qk_nope_head_dim 3 and qk_rope_head_dim 2");
   EXPECT_EQ(with([](auto& c) { c.top_k = 2; }), "top_k: needs experts");
   EXPECT_EQ(with([](auto& c) { c.expert_ffn = 2; }), "expert_ffn: needs experts");
   EXPECT_EQ(with([](auto& c) { c.shared_experts = 1; }), "shared_experts: needs experts");
@@ -506,7 +566,7 @@ TEST(Models, RefusesSizesThatCannotBe) {
   EXPECT_EQ(with([](auto& c) { c.experts = 2, c.dense_layers = c.layers; }),
             "dense_layers: is 1, expected at least 0 and below layers 1");
   EXPECT_EQ(with([](auto& c) { c.layers = 4, c.experts = c.expert_every = 2, c.dense_layers = 1; }),
-            "dense_layers: and expert_every 2: give one of them");
+            "dense_layers: needs expert_every 1, which is 2");
   EXPECT_EQ(with([](auto& c) { c.experts = 2, c.expert_ffn = -2; }),
             "expert_ffn: is -2, expected at least 1");
   EXPECT_EQ(with([](auto& c) {

@@ -9,6 +9,11 @@ namespace {
 using planner::Hints;
 using planner::Job;
 
+void of_latents(Job& j) {
+  j.model->kv_heads = 4, j.model->q_lora_rank = 6, j.model->kv_lora_rank = 5;
+  j.model->qk_nope_head_dim = 3, j.model->qk_rope_head_dim = 2, j.model->v_head_dim = 4;
+}
+
 const TransformerRow transformers[] = {
     {"alone", "gpt", 0.1, 1, [](Job&) {}},
     {"alone_llama", "llama", 0, 1, [](Job&) {}},
@@ -169,6 +174,17 @@ const TransformerRow transformers[] = {
      [](Job& j) {
        j.model->experts = 4, j.model->top_k = 2, j.model->shared_experts = 1;
        j.model->dense_layers = 1, j.parallel.dp = j.parallel.ep = j.parallel.pp = 2, j.parallel.zero = 1;
+     }},
+    {"latent_tp2_sp", "llama", 0, 2,
+     [](Job& j) {
+       of_latents(j), j.parallel.dp = j.parallel.tp = 2, j.parallel.sequence_parallel = true, j.parallel.zero = 1;
+     }},
+    {"latent_cp2_tp2", "llama", 0, 1,
+     [](Job& j) { of_latents(j), j.parallel.cp = j.parallel.tp = 2, j.train.flash = true; }},
+    {"latent_pp2_experts", "llama", 0, 2,
+     [](Job& j) {
+       of_latents(j), j.model->q_lora_rank = 0, j.model->experts = 4, j.model->top_k = 2;
+       j.model->shared_experts = 1, j.parallel.pp = j.parallel.tp = 2;
      }},
     {"experts_ep2_narrow", "llama", 0, 1,
      [](Job& j) {
