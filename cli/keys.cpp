@@ -163,7 +163,7 @@ void add_transformer_keys(std::vector<Key>& k) {
   k.push_back(otherwise("hidden / heads", entry("model", "head_dim", MODEL(head_dim), 1, million,
                                                 "width of a head of queries, keys and values")));
   k.push_back(entry("model", "qk_norm", MODEL(qk_norm), 0, 1,
-                    "each head's queries and keys are normalised before positions and scores"));
+                    "each head's queries and keys go through an RMS norm before positions"));
   k.push_back(entry("model", "attention_window", MODEL(attention_window), 0, 100 * million,
                     "keys that a query sees up to its own, 0: all"));
   k.push_back(entry("model", "full_attention_every", MODEL(full_attention_every), 0, 2000,

@@ -135,6 +135,9 @@ Framework deepspeed();
 const std::vector<Framework>& frameworks();
 // nullptr where there is none.
 const Framework* find_framework(std::string_view name);
+// Megatron Core's norms of queries and keys, or of the latents that they are made from.
+inline constexpr const char* qk_norm_limits = "with norm layer";
+void write_qk_norm(Writer& w, const std::string& name);
 // Megatron Core's word for a recipe of 8 bits: Fp8Recipe of megatron/core/enums.py.
 std::string recipe_in_megatron(const std::string& recipe);
 // The rows of a framework on Megatron Core, with those that all of these share.

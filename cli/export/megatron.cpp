@@ -343,11 +343,8 @@ std::vector<Row> make_rows() {
        }},
       {{"model.qk_norm"},
        {"--qk-layernorm"},
-       "",
-       [](Writer& w) {
-         if (w.from.model().qk_norm || is_latent(w.from.model()))
-           w.set("--qk-layernorm", true);  // latents too
-       }},
+       qk_norm_limits,
+       [](Writer& w) { write_qk_norm(w, "--qk-layernorm"); }},
       {{"model.q_lora_rank", "model.kv_lora_rank", "model.qk_nope_head_dim", "model.qk_rope_head_dim",
         "model.v_head_dim"},
        {"--multi-latent-attention", "--q-lora-rank", "--kv-lora-rank", "--qk-head-dim",

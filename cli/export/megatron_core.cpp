@@ -12,6 +12,13 @@ std::string recipe_in_megatron(const std::string& recipe) {
   return word == words.end() ? recipe : word->second;
 }
 
+void write_qk_norm(Writer& w, const std::string& name) {
+  const ir::models::Transformer& m = w.from.model();
+  if (!m.qk_norm && !is_latent(m)) return;
+  w.set(name, true);
+  if (m.norm != "rms") w.cannot("norms of queries and keys are LayerNorm too, as norm says");
+}
+
 std::vector<Row> with_megatron_core(std::vector<Row> rows) {
   const std::vector<Row> shared{
       {{"parallel.schedule"},

@@ -251,9 +251,9 @@ std::vector<Row> make_rows() {
        }},
       {{"model.qk_norm"},
        {"GPTConfig.qk_layernorm"},
-       "",
+       qk_norm_limits,
        [](Writer& w) {
-         if (w.from.model().qk_norm) w.set("GPTConfig.qk_layernorm", true);
+         if (w.from.model().qk_norm) write_qk_norm(w, "GPTConfig.qk_layernorm");
        }},
       {{"model.attention_window", "model.full_attention_every"},
        {"GPTConfig.window_size", "GPTConfig.window_attn_skip_freq"},

@@ -227,12 +227,16 @@ class Writer {
     return b_.op1("dropout", {x}, {{"p", c_.dropout}, {"op", random_ops_++}}, name);
   }
 
-  TensorId norm(TensorId x, const std::string& name) { return norm(x, name, c_.hidden); }
-  TensorId norm(TensorId x, const std::string& name, int64_t width) {
+  TensorId norm(TensorId x, const std::string& name) {
+    if (c_.norm == "rms") return rms_norm(x, name, c_.hidden);
+    const TensorId weight = b_.parameter(name + ".weight", f32({c_.hidden}));
+    const TensorId bias = b_.parameter(name + ".bias", f32({c_.hidden}));
+    return b_.op1("layer_norm", {x, weight, bias}, {{"eps", c_.norm_epsilon}}, name);
+  }
+
+  TensorId rms_norm(TensorId x, const std::string& name, int64_t width) {
     const TensorId weight = b_.parameter(name + ".weight", f32({width}));
-    const Attrs attrs{{"eps", c_.norm_epsilon}};
-    if (c_.norm == "rms") return b_.op1("rms_norm", {x, weight}, attrs, name);
-    return b_.op1("layer_norm", {x, weight, b_.parameter(name + ".bias", f32({width}))}, attrs, name);
+    return b_.op1("rms_norm", {x, weight}, {{"eps", c_.norm_epsilon}}, name);
   }
 
   // A product with a weight [from, to] and, where the model has them, a bias.
@@ -281,13 +285,13 @@ class Writer {
     const Attrs last{{"axis", int64_t{3}}};
     const int64_t from = c_.q_lora_rank > 0 ? c_.q_lora_rank : c_.hidden;
     TensorId q = x;
-    if (c_.q_lora_rank > 0) q = norm(linear(q, "attn.q_a", c_.hidden, from), "attn.ln_q_a", from);
+    if (c_.q_lora_rank > 0) q = rms_norm(linear(q, "attn.q_a", c_.hidden, from), "attn.ln_q_a", from);
     q = by_head(linear(q, "attn.q", from, c_.heads * c_.head_dim), c_.head_dim, "attn.q.heads");
     const TensorId turned_q = rotary(part(q, nope, nope + rope, "attn.q.rope"), "attn.rotary_q");
     q = b_.op1("concat", {part(q, 0, nope, "attn.q.nope"), turned_q}, last, "attn.q.joined");
 
     const TensorId kv_a = linear(x, "attn.kv_a", c_.hidden, rank + rope);
-    const TensorId latent = norm(part(kv_a, 0, rank, "attn.kv_a.latent"), "attn.ln_kv_a", rank);
+    const TensorId latent = rms_norm(part(kv_a, 0, rank, "attn.kv_a.latent"), "attn.ln_kv_a", rank);
     const TensorId kv = by_head(linear(latent, "attn.kv", rank, c_.heads * (nope + c_.v_head_dim)),
                                 nope + c_.v_head_dim, "attn.kv.heads");
     TensorId shared = by_head(part(kv_a, rank, rank + rope, "attn.kv_a.rope"), rope, "attn.k.rope");
@@ -315,8 +319,8 @@ class Writer {
   // Queries and keys, where the model norms them.
   void normalize(std::vector<TensorId>& heads, const std::string& at) {
     if (!c_.qk_norm) return;
-    heads[0] = norm(heads[0], at + ".ln_q", c_.head_dim);
-    heads[1] = norm(heads[1], at + ".ln_k", c_.head_dim);
+    heads[0] = rms_norm(heads[0], at + ".ln_q", c_.head_dim);
+    heads[1] = rms_norm(heads[1], at + ".ln_k", c_.head_dim);
   }
 
   // Attention of queries, keys and values by head, projected.
@@ -561,8 +565,8 @@ int64_t expert_layers(const Transformer& c) {
 
 int64_t parameters(const Transformer& config) {
   const Transformer c = complete(config);
-  const int64_t d = c.head_dim, vectors = c.norm == "layer" ? 2 : 1, norm = vectors * c.hidden;
-  const int64_t qk_norms = vectors * (c.qk_norm ? 2 * d : c.q_lora_rank + c.kv_lora_rank);
+  const int64_t d = c.head_dim, norm = (c.norm == "layer" ? 2 : 1) * c.hidden;
+  const int64_t qk_norms = c.qk_norm ? 2 * d : c.q_lora_rank + c.kv_lora_rank;
   const int64_t width = c.mlp == "swiglu" ? 2 : 1;
   const auto layer = [&](int64_t experts) {
     const int64_t mlps = std::max<int64_t>(experts, 1), ffn = experts > 0 ? c.expert_ffn : c.ffn;

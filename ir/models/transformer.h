@@ -14,7 +14,7 @@ struct Transformer {
   int64_t ffn = 0;       // 0: 4 x hidden (llama: 8/3 x hidden, rounded up to 256)
   int64_t kv_heads = 0;  // 0: heads
   int64_t head_dim = 0;  // width of a head; 0: hidden / heads
-  bool qk_norm = false;  // a norm of each head's queries and keys, before their positions
+  bool qk_norm = false;  // an RMS norm of each head's queries and keys, before their positions
   std::string mlp;       // "gelu" | "swiglu"
   std::string gelu =
       "erf";         // "erf" | "tanh": the exact one, or GPT-2's approximation by a hyperbolic tangent
