@@ -18,11 +18,11 @@ namespace of_deepspeed {
 using ir::Precision;
 using ir::Recompute;
 
-// What the program has to build: keys of the model that its family has.
+// What the program has to build: keys of the model that plans say, so without those that few models have.
 void write_model(Writer& w) {
   std::vector<std::string> values;
   for (const Key& key : keys())
-    if (key.section == "model" && key.name != "family" && key.is_of(w.from.job().model.family()))
+    if (key.section == "model" && key.name != "family" && w.from.labels.contains(key.path()))
       values.push_back(fmt::format("{} {}", key.name, w.from.label(key.path())));
   w.cannot(fmt::format("the program builds the model: {}", fmt::join(values, ", ")));
 }

@@ -1,4 +1,4 @@
-"""GPT-2 and Llama in plain PyTorch, trained from a checkpoint in Hugging Face's format.
+"""GPT-2, Llama, Mistral and Qwen3 in plain PyTorch, trained from a checkpoint in Hugging Face's format.
 
     python3 tests/torch/gpt.py --model out/step-000000 --tokens tokens.bin --steps 10 --lr 1e-3
 
@@ -41,13 +41,15 @@ def positions_rotated(x, base):
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
 
-def attention(q, k, v):
-    """Causal; q[b, heads, s, d], k and v[b, kv_heads, s, d]."""
+def attention(q, k, v, window=None):
+    """Causal, with a window of the last keys or all; q[b, heads, s, d], k and v[b, kv_heads, s, d]."""
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
     s = q.shape[2]
     scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
-    scores = scores.masked_fill(torch.ones(s, s, dtype=torch.bool).triu(1), float("-inf"))
+    everything = torch.ones(s, s, dtype=torch.bool)
+    hidden = everything.triu(1) | everything.tril(-window) if window else everything.triu(1)
+    scores = scores.masked_fill(hidden, float("-inf"))
     return scores.softmax(-1) @ v
 
 
@@ -84,7 +86,7 @@ def gpt2(w, config, tokens):
 
 
 def llama(w, config, tokens):
-    """Logits of LlamaForCausalLM."""
+    """Logits of LlamaForCausalLM, and of Mistral and Qwen3, which have a window or norms of queries and keys."""
     n, kv = config["num_attention_heads"], config["num_key_value_heads"]
 
     def linear(x, name):
@@ -97,10 +99,12 @@ def llama(w, config, tokens):
     for i in range(config["num_hidden_layers"]):
         layer = f"model.layers.{i}."
         y = norm(x, layer + "input_layernorm")
-        q = positions_rotated(heads(linear(y, layer + "self_attn.q_proj"), n), config["rope_theta"])
-        k = positions_rotated(heads(linear(y, layer + "self_attn.k_proj"), kv), config["rope_theta"])
+        q, k = heads(linear(y, layer + "self_attn.q_proj"), n), heads(linear(y, layer + "self_attn.k_proj"), kv)
+        if layer + "self_attn.q_norm.weight" in w:
+            q, k = norm(q, layer + "self_attn.q_norm"), norm(k, layer + "self_attn.k_norm")
+        q, k = positions_rotated(q, config["rope_theta"]), positions_rotated(k, config["rope_theta"])
         v = heads(linear(y, layer + "self_attn.v_proj"), kv)
-        x = x + linear(merged(attention(q, k, v)), layer + "self_attn.o_proj")
+        x = x + linear(merged(attention(q, k, v, config.get("sliding_window"))), layer + "self_attn.o_proj")
         y = norm(x, layer + "post_attention_layernorm")
         y = F.silu(linear(y, layer + "mlp.gate_proj")) * linear(y, layer + "mlp.up_proj")
         x = x + linear(y, layer + "mlp.down_proj")
@@ -108,7 +112,10 @@ def llama(w, config, tokens):
     return norm(x, "model.norm") @ w[head].T
 
 
-MODELS = {"GPT2LMHeadModel": (gpt2, "n_positions"), "LlamaForCausalLM": (llama, "max_position_embeddings")}
+MODELS = {
+    "GPT2LMHeadModel": (gpt2, "n_positions"),
+    **{name + "ForCausalLM": (llama, "max_position_embeddings") for name in ("Llama", "Mistral", "Qwen3")},
+}
 
 
 def read_tokens(path):
