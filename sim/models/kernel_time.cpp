@@ -100,8 +100,9 @@ double product_seconds(const DeviceProfile& device, const ir::OpDef& def, const 
 }
 
 // With a window, a tile of queries goes through all keys that one of them sees, and reaches the rate of a
-// full kernel over so many keys. No measurement is behind this; tiles are FlashAttention-2's, of 128 queries
-// (kBlockM of csrc/flash_attn/src/flash_fwd_launch_template.h, github.com/Dao-AILab/flash-attention).
+// full kernel over so many keys. Tiles are FlashAttention-2's, of 128 queries (kBlockM of
+// csrc/flash_attn/src/flash_fwd_launch_template.h, github.com/Dao-AILab/flash-attention); cuDNN's rows with a
+// window are within 13 % on an H200 and 25 % on a GB200 (Profiles.AttentionOfCudnn).
 constexpr int64_t tile_queries = 128;
 
 int64_t window_of(const ir::Attrs& attrs) {
