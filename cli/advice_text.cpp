@@ -30,8 +30,9 @@ std::string advice_text(const planner::ResolvedJob& job, const backends::Cluster
     ways.push_back(fmt::format("with {} ({})", flags_text(way, job),
                                ir::format_bytes(static_cast<double>(way.candidate.peak_bytes))));
   if (ways.empty())
-    return "; no change of one key or two fits, nor do more GPUs alone; `boxcar search` changes all keys "
-           "together";
+    return "; no change of one key or two fits, nor do more GPUs, alone or with one key; `boxcar search` "
+           "changes "
+           "all keys together";
   const std::string last = ways.back();
   ways.pop_back();
   return fmt::format("; it would fit {}{}{}", fmt::join(ways, ", "), ways.empty() ? "" : " or ", last);

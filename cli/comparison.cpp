@@ -71,6 +71,7 @@ std::string placed_text(const explain::Report& base, const Variation& v) {
 
 ordered_json placed_json(const explain::Report& base, const Variation& v) {
   ordered_json doc{{"fits", v.why_not.empty()}};
+  if (!v.chosen.empty()) doc["chosen"] = v.chosen;
   if (!v.why_not.empty()) {
     doc["why"] = v.why_not;
     return doc;

@@ -53,7 +53,11 @@ Side read_side(const std::string& path, bool simulate) {
 std::vector<Difference> costed(const Side& a, const Side& b) {
   std::vector<Difference> all = differences_of(a.keys, b.keys);
   for (Difference& one : all) {
-    GivenKeys keys = with_flags(a.keys, one.b);
+    GivenKeys others = one.b;
+    if (const auto same = b.keys.find("parallel.recompute_layers");
+        same != b.keys.end() && !one.a.contains(same->first))
+      others.insert(*same);  // that both have: other stages would let go of them
+    GivenKeys keys = with_flags(a.keys, others);
     for (const auto& [path, value] : one.a)
       if (!one.b.contains(path)) keys.erase(path);  // B has its default
     one.alone = vary(keys, a.layouts);

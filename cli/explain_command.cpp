@@ -72,9 +72,13 @@ void place_others(const ExplainArguments& arguments, const SavedPlan& saved) {
   std::string text;
   ordered_json rows = ordered_json::array();
   for (const std::string& flags : arguments.why_not) {
-    const Variation v = vary(with_flags(keys, keys_of_flags(flags)), search::layouts_of(saved.plan.labels));
+    const Variation v = place(keys, keys_of_flags(flags), search::layouts_of(saved.plan.labels));
     text += fmt::format("{}\n  {}\n", flags, placed_text(base, v));
     if (v.why_not.empty()) text += bound_text(v.report);
+    if (!v.chosen.empty())
+      text +=
+          fmt::format("  with      {}, {}\n", v.chosen,
+                      v.why_not.empty() ? "the fewest recomputed layers that fit" : "in place of the plan's");
     rows.push_back({{"flags", flags}});
     rows.back().update(placed_json(base, v));
   }

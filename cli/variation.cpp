@@ -5,9 +5,11 @@
 #include <algorithm>
 
 #include "backends/machines/framework.h"
+#include "cli/comparison.h"
 #include "cli/job_presets.h"
 #include "cli/verdict.h"
 #include "planner/laid_out.h"
+#include "planner/search/fitting.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
 #include "sim/simulate.h"
@@ -53,6 +55,34 @@ void drop_values_of_names(GivenKeys& keys, const GivenKeys& others) {
     if (has(path, value)) erase(path);
   for (const auto& [path, value] : defaults_of(others))
     if (has(path, get(key_at(path), Request{}))) erase(path);
+}
+
+constexpr const char* recompute_layers = "parallel.recompute_layers";
+constexpr const char* stage_layers = "parallel.stage_layers";
+
+// A list that a job has, as it is given: "[3, 2]" as "3,2".
+Given text_in(const planner::Job& job, const std::string& path) {
+  Request request;
+  request.job = job;
+  std::string text = get(key_at(path), request);
+  std::erase_if(text, [](char c) { return c == '[' || c == ']' || c == ' '; });
+  return {text.empty() ? "all" : text, path};
+}
+
+// The keys that say which layers recompute, the fewest that fit; none where none do.
+GivenKeys fewest_recomputed(const GivenKeys& keys) {
+  try {
+    const planner::ResolvedJob job = resolve(keys).job;
+    const auto fewest = search::with_fewest_recomputed(job, !keys.contains(stage_layers), sim::act_seconds);
+    if (!fewest) return {};
+    GivenKeys chosen{{recompute_layers, text_in(*fewest, recompute_layers)}};
+    if ((*fewest)->parallel.stage_layers != job->parallel.stage_layers)
+      chosen[stage_layers] = text_in(*fewest, stage_layers);
+    return chosen;
+  } catch (const Error& error) {
+    if (error.code() == Exit::fault) throw;
+    return {};  // as vary() says
+  }
 }
 
 }  // namespace
@@ -106,6 +136,27 @@ Variation vary(const GivenKeys& keys, const std::optional<search::LayoutRequest>
     if (error.code() == Exit::fault) throw;
     v.why_not = error.what();
   }
+  return v;
+}
+
+Variation place(const GivenKeys& plan, const GivenKeys& others,
+                const std::optional<search::LayoutRequest>& layouts) {
+  GivenKeys keys = with_flags(plan, others);
+  const auto some = plan.find(recompute_layers);
+  if (some == plan.end() || some->second.text == "all" ||
+      any_of(others, {"parallel.recompute", recompute_layers}))
+    return vary(keys, layouts);
+  if (keys.contains(recompute_layers)) {
+    Variation kept = vary(keys, layouts);
+    const bool is_too_large = !kept.why_not.empty() && !kept.report.stages.empty();
+    if (!is_too_large) return kept;
+    keys.erase(recompute_layers);
+  }
+  const GivenKeys chosen = fewest_recomputed(keys);
+  GivenKeys with_fewest = keys;
+  for (const auto& [path, value] : chosen) with_fewest[path] = value;
+  Variation v = vary(with_fewest, layouts);
+  v.chosen = chosen.empty() ? "--recompute-layers all" : flags_text(chosen);
   return v;
 }
 

@@ -24,6 +24,17 @@ bool is_same(const Candidate& a, const Candidate& b) {
   return key_of(a.job) == key_of(b.job) && a.slots.changes == b.slots.changes;
 }
 
+// Whether something about a plan of a job is chosen beyond what its degrees lead to: layouts, then slots.
+int refinements(const Candidate& c) { return (c.layouts ? 1 : 0) + (c.slots.changes.empty() ? 0 : 1); }
+
+// Whether a refined plan of the same job is better by nothing that a report would show.
+bool gains_nothing(const Candidate& refined, const Candidate& plain, Goal goal) {
+  constexpr double shown = 1e-3;  // share of a step, a price or a peak
+  return key_of(refined.job) == key_of(plain.job) && refinements(refined) > refinements(plain) &&
+         simulated(goal, refined) > (1 - shown) * simulated(goal, plain) &&
+         static_cast<double>(refined.peak_bytes) > (1 - shown) * static_cast<double>(plain.peak_bytes);
+}
+
 // Adds the time that it lives.
 class Timed {
  public:
@@ -176,9 +187,15 @@ void Attempts::insert(Candidate candidate) {
   for (const Candidate& known : best)
     if (is_same(known, candidate)) return;
   const auto rank = [&](const Candidate& c) { return std::tuple(value(c), c.seconds, c.peak_bytes); };
-  const auto place =
-      std::upper_bound(best.begin(), best.end(), candidate,
-                       [&](const Candidate& a, const Candidate& b) { return rank(a) < rank(b); });
+  auto place = std::upper_bound(best.begin(), best.end(), candidate,
+                                [&](const Candidate& a, const Candidate& b) { return rank(a) < rank(b); });
+  // The plainer plan comes first where the other is better by nothing.
+  const auto better = std::find_if(best.begin(), place, [&](const Candidate& known) {
+    return gains_nothing(known, candidate, options_.goal);
+  });
+  place = better;
+  for (auto known = place; known != best.end(); ++known)
+    if (gains_nothing(candidate, *known, options_.goal)) place = known + 1;
   if (place == best.begin() && !best.empty())
     use_of(outcome_.moves, candidate.move).left *= value(candidate) / value(best.front());
   best.insert(place, std::move(candidate));

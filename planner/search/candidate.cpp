@@ -1,8 +1,11 @@
 #include "planner/search/candidate.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "planner/laid_out.h"
+#include "planner/verify.h"
+#include "sbp/at.h"
 
 namespace boxcar::search {
 namespace {
@@ -51,6 +54,21 @@ Candidate anew(Candidate candidate) {
   candidate.peak_bytes = 0;
   candidate.stage_bytes.clear();
   return candidate;
+}
+
+void note_memory(const ir::Plan& plan, Candidate& candidate) {
+  const planner::Mesh mesh = planner::mesh_of(candidate.job.parallel);
+  candidate.peak_bytes = 0;
+  candidate.stage_bytes.assign(static_cast<size_t>(candidate.job.parallel.pp), 0);
+  for (const planner::MemoryUse& use : planner::memory_use(plan)) {
+    const int device = at(plan.classes, use.cls).devices.front();
+    const int stage = mesh.stage_of(device, candidate.job.parallel.pp);
+    double& bytes = at(candidate.stage_bytes, stage);
+    bytes = std::max(bytes, static_cast<double>(use.total));
+    if (use.total <= candidate.peak_bytes) continue;
+    candidate.peak_bytes = use.total;
+    candidate.fullest_stage = stage;
+  }
 }
 
 JobKey key_of(const planner::Job& job) {

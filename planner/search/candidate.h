@@ -49,6 +49,9 @@ ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found = nullptr);
 ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found, Graphs& graphs,
                  const std::function<void()>& look = {});
 
+// Sets the candidate's peak, its fullest stage and the bytes of each stage, by its plan.
+void note_memory(const ir::Plan& plan, Candidate& candidate);
+
 // A copy to be changed and tried, without anything known of its plan.
 Candidate anew(Candidate candidate);
 

@@ -34,6 +34,18 @@ SearchOptions all_given(const Job& job) {
   return options;
 }
 
+// Resolves it and notes its plan's memory; false where it does not fit or has no plan.
+bool fits(Candidate& candidate) {
+  try {
+    const planner::ResolvedJob job = planner::resolve(candidate.job);
+    candidate.job = job;
+    note_memory(planner::compile(job), candidate);
+  } catch (const Error&) {
+    return false;
+  }
+  return candidate.peak_bytes <= candidate.job.cluster.device->memory_bytes;
+}
+
 class Fitting {
  public:
   Fitting(Job job, bool fused, const backends::Cluster& described, const ActSeconds& seconds)
@@ -92,20 +104,6 @@ class Fitting {
     return ways;
   }
 
-  // Resolves it and sets its peak; false where it has no plan.
-  static bool fits(Candidate& candidate) {
-    try {
-      const planner::ResolvedJob job = planner::resolve(candidate.job);
-      candidate.job = job;
-      candidate.peak_bytes = 0;
-      for (const planner::MemoryUse& use : planner::memory_use(planner::compile(job)))
-        candidate.peak_bytes = std::max(candidate.peak_bytes, use.total);
-    } catch (const Error&) {
-      return false;
-    }
-    return candidate.peak_bytes <= candidate.job.cluster.device->memory_bytes;
-  }
-
   const Job job_;
   const bool fused_;  // where the job as given is not
   const backends::Cluster& described_;
@@ -129,6 +127,30 @@ std::vector<Alternative> ways_to_fit(const planner::ResolvedJob& job, const back
   add(plain.changed());
   if (ways.empty() && fused) add(fused->changed());
   return ways;
+}
+
+std::optional<planner::ResolvedJob> with_fewest_recomputed(const planner::ResolvedJob& job, bool recut,
+                                                           const ActSeconds& seconds) {
+  constexpr int most_tries = 3;
+  if (job->train.recompute == ir::Recompute::none) return std::nullopt;
+  SearchOptions options = all_given(job);
+  options.pinned.erase("recompute_layers");
+  if (recut) options.pinned.erase("stage_layers");
+  Candidates points(options, static_cast<double>(job->cluster.device->memory_bytes), seconds);
+  Candidate tried;
+  tried.job = job;
+  tried.job.train.recompute_layers.clear();
+  std::optional<Candidate> fewest;
+  if (fits(tried)) fewest = tried;
+  for (int tries = 0; tries < most_tries && !tried.stage_bytes.empty(); ++tries) {
+    std::optional<Candidate> fewer = points.with_fewest_recomputed(tried);
+    if (!fewer || key_of(fewer->job) == key_of(tried.job)) break;
+    tried = std::move(*fewer);
+    const bool first = !fewest || fewest->estimated_seconds == 0;
+    if (fits(tried) && (first || tried.estimated_seconds < fewest->estimated_seconds)) fewest = tried;
+  }
+  if (!fewest) return std::nullopt;
+  return planner::resolve(fewest->job);
 }
 
 }  // namespace boxcar::search

@@ -5,6 +5,7 @@
 //     way.without {"recompute"}, way.candidate.job.train.recompute full, way.candidate.peak_bytes 54.3e9
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "planner/search/search.h"
@@ -18,5 +19,15 @@ namespace boxcar::search {
 // search. Empty where nothing that is tried fits.
 std::vector<Alternative> ways_to_fit(const planner::ResolvedJob& job, const backends::Cluster& described,
                                      const ActSeconds& seconds);
+
+// The job with the fewest recomputed layers of each stage that fit by its plan, found as a search finds them
+// (fewest_recomputed.h). Its kinds of recomputation and all else stay, and so does its cut of the layers
+// unless `recut`. What it says of recompute_layers does not count. Nothing where no layer recomputes, or
+// where not even recomputing all of them is enough.
+//
+//   4 stages that recompute all of their 6 layers on devices with room for more:
+//   with_fewest_recomputed(job, false, sim::act_seconds)->train.recompute_layers   // {3, 2, 0, 0}
+std::optional<planner::ResolvedJob> with_fewest_recomputed(const planner::ResolvedJob& job, bool recut,
+                                                           const ActSeconds& seconds);
 
 }  // namespace boxcar::search

@@ -6,7 +6,6 @@
 
 #include "planner/resolve.h"
 #include "planner/verify.h"
-#include "sbp/at.h"
 
 namespace boxcar::search {
 namespace {
@@ -14,20 +13,6 @@ namespace {
 constexpr auto between_looks = std::chrono::milliseconds(5);
 
 using Clock = std::chrono::steady_clock;
-
-void note_memory(const ir::Plan& plan, Candidate& candidate) {
-  const planner::Mesh mesh = planner::mesh_of(candidate.job.parallel);
-  candidate.stage_bytes.assign(static_cast<size_t>(candidate.job.parallel.pp), 0);
-  for (const planner::MemoryUse& use : planner::memory_use(plan)) {
-    const int device = at(plan.classes, use.cls).devices.front();
-    const int stage = mesh.stage_of(device, candidate.job.parallel.pp);
-    double& bytes = at(candidate.stage_bytes, stage);
-    bytes = std::max(bytes, static_cast<double>(use.total));
-    if (use.total <= candidate.peak_bytes) continue;
-    candidate.peak_bytes = use.total;
-    candidate.fullest_stage = stage;
-  }
-}
 
 bool degrees_do(const planner::ResolvedJob& job, const LayoutRequest& asked, Graphs& graphs) {
   if (needs_layouts(job) || !asked.partial) return false;

@@ -23,10 +23,14 @@ Outcome merged(Outcome a, Outcome b, Goal goal) {
     return std::tuple(simulated(goal, c), c.seconds, c.peak_bytes);
   };
   const auto is_before = [&](const Candidate& x, const Candidate& y) { return rank(x) < rank(y); };
-  const size_t middle = a.best.size();
-  std::move(b.best.begin(), b.best.end(), std::back_inserter(a.best));
-  std::inplace_merge(a.best.begin(), a.best.begin() + static_cast<std::ptrdiff_t>(middle), a.best.end(),
-                     is_before);
+  // Each in its order: a plainer plan may stand before one that is better by nothing (attempts.cpp).
+  std::vector<Candidate> all;
+  auto of_a = a.best.begin(), of_b = b.best.begin();
+  while (of_a != a.best.end() || of_b != b.best.end()) {
+    const bool from_b = of_a == a.best.end() || (of_b != b.best.end() && is_before(*of_b, *of_a));
+    all.push_back(std::move(from_b ? *of_b++ : *of_a++));
+  }
+  a.best = std::move(all);
   for (size_t c = 1; c < a.best.size(); ++c) a.best[c].plan.reset();
   if (a.alternatives.empty()) a.alternatives = std::move(b.alternatives);
   a.by_estimate |= b.by_estimate;

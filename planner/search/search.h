@@ -45,8 +45,8 @@ struct Oracle {
 struct Alternative {
   std::vector<std::string> without = {};  // given keys that it changes
   Candidate candidate = {};               // the fastest such one
-  int gpus = 0;                           // of it, where they are others than the job's; else 0
-  bool fused_attention = false;           // where the job has none (fitting.h)
+  int gpus = 0;  // of it, where they are others than the job's; else 0. Both: one change together
+  bool fused_attention = false;  // where the job has none (fitting.h)
 };
 
 struct Outcome {
@@ -70,8 +70,8 @@ struct Outcome {
   Candidate smallest;                // by estimate, with its plan's peak where one could be made
   std::optional<Candidate> fastest;  // that fits: simulated where any was, else by estimate (seconds 0)
   MoveUses moves = no_uses();
-  // The smallest changes with which a point does: one key changed, else two; and the fewest GPUs that do, to
-  // a 64th of them.
+  // The smallest changes with which a point does: one key changed, else two, else one on more GPUs; and the
+  // fewest GPUs that do, to a 64th of them.
   std::vector<Alternative> alternatives;
 };
 

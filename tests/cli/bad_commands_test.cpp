@@ -9,12 +9,12 @@ namespace {
 const CommandCase of_simulate[] = {
     {{"--model=gpt3-175b", "--cluster=dgx-a100-80g", "--gpus=8"},
      1,
-     "does not fit: stage0 needs 3.38 TB of 85.1 GB, 3.29 TB too much; no change of one key or two fits, "
-     "nor do more GPUs alone; `boxcar search` changes all keys together"},
+     "does not fit: stage0 needs 3.38 TB of 85.1 GB, 3.29 TB too much; it would fit with --pp 48 "
+     "--gpus 384 (84 GB)"},
     {{"--model=gpt3-175b", "--cluster=dgx-a100-40g", "--gpus=64", "--tp=8", "--pp=8", "--global-batch=64"},
      1,
-     "does not fit: stage0 needs 97.7 GB of 42.5 GB, 55.2 GB too much; no change of one key or two fits, "
-     "nor do more GPUs alone; `boxcar search` changes all keys together"},
+     "does not fit: stage0 needs 97.7 GB of 42.5 GB, 55.2 GB too much; it would fit with --tp 32 "
+     "--gpus 256 (39.8 GB)"},
     {{"--model=gpt", "--layers=12", "--hidden=4096", "--heads=32", "--seq=2048", "--vocab=51200",
       "--cluster=dgx-a100-80g", "--gpus=8", "--tp=1", "--micro-batch=4"},
      1,
@@ -40,7 +40,7 @@ const CommandCase of_simulate[] = {
       "--global-batch=128"},
      1,
      "does not fit: stage3 needs 54.5 GB of 16.6 GB, 37.9 GB too much; it would fit with --schedule 1f1b "
-     "(10.1 GB) or with --gpus 64 --dp 16 (12.2 GB)"},
+     "(10.1 GB), with --recompute full --gpus 16 --dp 4 (13.7 GB) or with --gpus 64 --dp 16 (12.2 GB)"},
     {{"--model=gpt2-xl", "--cluster=dgx-1-v100-16g", "--gpus=16", "--zero=2", "--fsdp-group=2",
       "--micro-batch=2", "--global-batch=64"},
      1,
@@ -61,7 +61,7 @@ const CommandCase of_simulate[] = {
       "--cluster=dgx-a100-80g", "--gpus=8"},
      1,
      "does not fit: %h0.attn.core.scores of stage0 has 1.28 EB, more than any cluster has; no change of one "
-     "key or two fits, nor do more GPUs alone; `boxcar search` changes all keys together"},
+     "key or two fits, nor do more GPUs, alone or with one key; `boxcar search` changes all keys together"},
     {{"--model=gpt2", "--qkv-bias", "--cluster=dgx-a100-80g", "--gpus=8"},
      2,
      "--qkv-bias: has no effect unless bias is false"},

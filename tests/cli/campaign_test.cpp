@@ -337,8 +337,8 @@ const tests::CommandCase campaign_jobs[] = {
      "--tokens: a step of resnet50 has none; give --samples"},
     {{"--model=gpt3-175b", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=8", "--tokens=1B"},
      1,
-     "does not fit: needs 3.38 TB on a GPU that has 85.1 GB; no change of one key or two "
-     "fits, nor do more GPUs alone; `boxcar search` changes all keys together"},
+     "does not fit: needs 3.38 TB on a GPU that has 85.1 GB; it would fit with --pp 48 "
+     "--gpus 384 (84 GB)"},
     {{"--model=gpt3-175b", "--cluster=dgx-a100-80g", "--gpus=8", "--tokens=1B", "--global-batch=8",
       "--search"},
      1,

@@ -1,10 +1,12 @@
 // `boxcar diff` and `boxcar explain --why-not`: numbers are those of `simulate` with the same flags.
 #include "cli/comparison.h"
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "bad_input.h"
 
@@ -111,6 +113,16 @@ TEST_F(Comparison, APlanThatDoesNotFitIsRefused) {
                                "`boxcar simulate --plan` says more\n"));
 }
 
+// Layers that recompute in both plans do so in A with other stages too.
+TEST_F(Comparison, KeepsTheRecomputedLayersThatBothPlansHave) {
+  const Words both{"--recompute=full", "--recompute-layers=1"};
+  save(a_, with(both, {"--pp=2"}));
+  save(b_, with(both, {"--pp=4"}));
+  const json differences = document({"diff", a_.path(), b_.path()})["differences"];
+  ASSERT_EQ(differences.size(), 1u) << differences;
+  EXPECT_NEAR(differences[0]["step_time_s"], step(with(both, {"--pp=4"})), 1e-12);
+}
+
 // The slowest device of a stage binds the step, not the mean of its devices.
 TEST_F(Comparison, AStragglersKernelsBindTheStep) {
   const json bound = document(job({"--dp=8", "--straggler=rank=3,slowdown=20"}))["bound_by"];
@@ -152,8 +164,55 @@ TEST_F(Comparison, WhyNotLetsGoOfKeysThatFollowFromOthers) {
   EXPECT_NEAR(plain.value("step_time_s", 0.0), step({}), 1e-12);
   const json other =
       document({"simulate", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=32",
-                "--precision=bf16", "--tp=2", "--zero=1", "--recompute=full", "--grad-bucket-mb=50"});
+                "--precision=bf16", "--tp=2", "--zero=1", "--grad-bucket-mb=50"});  // all fits
   expect("--model gpt2", other["step_time_s"]);
+}
+
+// Which layers recompute goes by the plan's own stages and memory: under others, as few as fit.
+TEST_F(Comparison, WhyNotRecomputesAsFewLayersAsFit) {
+  const Words large{"--hidden=2048",   "--heads=16",          "--seq=2048",
+                    "--micro-batch=4", "--memory-margin=0.8", "--zero=1"};
+  save(a_, with(large, {"--pp=2", "--recompute=full", "--recompute-layers=4,1"}));
+  const auto placed = [&](const std::string& flags) {
+    return document({"explain", a_.path(), "--why-not", flags})["why_not"][0];
+  };
+  // The stages stay, and all fits: so do the layers.
+  const json same = placed("--zero 2");
+  EXPECT_FALSE(same.contains("chosen")) << same;
+  // Other stages: no layer less fits.
+  const json other = placed("--pp 4");
+  ASSERT_TRUE(other["fits"]) << other;
+  const std::string chosen = other["chosen"];
+  ASSERT_THAT(chosen, testing::StartsWith("--recompute-layers ")) << other;
+  const std::string layers = chosen.substr(chosen.find(' ') + 1);
+  const auto of_these = [&](const std::string& counts) {
+    Words words = with(large, {"--pp=4", "--recompute=full", "--recompute-layers=" + counts});
+    return run_program(with(job(words), {"--json"}));
+  };
+  const json again = json::parse(of_these(layers).out);
+  EXPECT_NEAR(other["step_time_s"], again["step_time_s"], 1e-12);
+  EXPECT_LT(other["step_time_s"], json::parse(of_these("2").out)["step_time_s"]);  // all
+  std::vector<int> counts;
+  std::istringstream numbers(layers);
+  for (std::string number; std::getline(numbers, number, ',');) counts.push_back(std::stoi(number));
+  ASSERT_EQ(counts.size(), 4u);
+  for (size_t s = 0; s < counts.size(); ++s) {
+    if (counts[s] == 0) continue;
+    std::vector<int> fewer = counts;
+    --fewer[s];
+    EXPECT_EQ(of_these(fmt::format("{}", fmt::join(fewer, ","))).exit_code, 1) << layers << " at " << s;
+  }
+  // The stages stay, but more has to recompute.
+  const json more = placed("--micro-batch 8 --memory-margin 0.82");
+  EXPECT_TRUE(more["fits"]) << more;
+  EXPECT_TRUE(more.contains("chosen")) << more;
+  EXPECT_THAT(run_program({"explain", a_.path(), "--why-not", "--pp 4"}).out,
+              HasSubstr("\n  with      " + chosen + ", the fewest recomputed layers that fit\n"));
+  // What is asked for is not chosen; and nothing that fits is said to recompute all.
+  EXPECT_FALSE(placed("--pp 4 --recompute-layers 1").contains("chosen"));
+  const json none = placed("--seq 16384");
+  EXPECT_FALSE(none["fits"]);
+  EXPECT_EQ(none["chosen"], "--recompute-layers all");
 }
 
 TEST_F(Comparison, SaysOnHowManyGpusAnotherPlanIs) {

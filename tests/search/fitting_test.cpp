@@ -59,6 +59,60 @@ TEST(Fitting, WaysChangeWhatTheySayAndFit) {
   EXPECT_GT(ways, 12);
 }
 
+// Where neither a key nor more GPUs do, both together are named, with as few GPUs as do.
+TEST(Fitting, NamesAKeyOnMoreGpus) {
+  Job job = small_gpt(1);
+  job.model->layers = 8, job.model->seq = 2048, job.global_batch = 64;
+  job.model = ir::models::complete(job.model);
+  job.parallel.micro_batch = 4;
+  const backends::Cluster whole = backends::load_cluster("dgx-a100-80g");
+  Job both = job;
+  both.parallel.zero = 3, both.gpus = 8, both.cluster = whole;
+  backends::resize(both.cluster, 8);
+  job.cluster.device->memory_bytes = peak_of(planner::compile(planner::resolve(both)));
+  backends::Cluster described = whole;
+  described.device->memory_bytes = job.cluster.device->memory_bytes;
+  const auto ways = ways_to_fit(planner::resolve(job), described, oracle().act_seconds);
+  ASSERT_FALSE(ways.empty());
+  const auto together =
+      std::ranges::find_if(ways, [](const Alternative& way) { return way.gpus > 0 && !way.without.empty(); });
+  ASSERT_NE(together, ways.end());
+  EXPECT_LE(together->gpus, 8);
+  for (const Alternative& way : ways)
+    if (way.without.empty()) EXPECT_LT(together->gpus, way.gpus);
+}
+
+// Each stage's number is the least: one layer less, on any of them, does not fit.
+TEST(Fitting, RecomputesTheFewestLayersThatFit) {
+  Job job = small_gpt(4);
+  job.model->layers = 16, job.model->seq = 1024, job.global_batch = 32;
+  job.model = ir::models::complete(job.model);
+  job.parallel.pp = 4, job.parallel.micro_batch = 2;
+  const auto bytes = [&](const std::vector<int>& recomputed) {
+    Job one = job;
+    one.train.recompute = ir::Recompute::full, one.train.recompute_layers = recomputed;
+    return peak_of(planner::compile(planner::resolve(one)));
+  };
+  job.train.recompute = ir::Recompute::full;
+  job.cluster.device->memory_bytes = (bytes({0, 0, 0, 0}) + bytes({4, 4, 4, 4})) / 2;
+  const auto fewest = with_fewest_recomputed(planner::resolve(job), false, oracle().act_seconds);
+  ASSERT_TRUE(fewest);
+  const std::vector<int> counts = (*fewest)->train.recompute_layers;
+  ASSERT_EQ(counts.size(), 4u);
+  EXPECT_LE(bytes(counts), job.cluster.device->memory_bytes);
+  EXPECT_GT(counts[0], 0);
+  for (size_t s = 0; s < counts.size(); ++s)
+    if (counts[s] > 0) {
+      std::vector<int> fewer = counts;
+      --fewer[s];
+      EXPECT_GT(bytes(fewer), job.cluster.device->memory_bytes) << s;
+    }
+  job.cluster.device->memory_bytes = bytes({4, 4, 4, 4}) - 1;
+  EXPECT_FALSE(with_fewest_recomputed(planner::resolve(job), false, oracle().act_seconds));
+  job.train.recompute = ir::Recompute::none;
+  EXPECT_FALSE(with_fewest_recomputed(planner::resolve(job), false, oracle().act_seconds));
+}
+
 TEST(Fitting, KeepsAnUnevenCutOfTheLayers) {
   Job job = small_gpt(4);
   job.model->layers = 8, job.parallel.pp = 2, job.parallel.stage_layers = {6, 2};

@@ -205,6 +205,29 @@ TEST(Search, LooksAtOrdersThatChangeWhatCrossesNodes) {
   EXPECT_TRUE(other_orders(job).empty());
 }
 
+// No plan of chosen layouts or slots stands before the plain one that is as good.
+TEST(Search, PutsPlainPlansBeforeThoseThatAreBetterByNothing) {
+  int refined = 0;
+  for (const int stages : {1, 2, 4})
+    for (const Goal goal : {Goal::time, Goal::memory}) {
+      Job job = small_gpt(4);
+      job.parallel.pp = stages;
+      const Outcome found = search(job, {.goal = goal, .pinned = {"pp"}}, oracle());
+      const std::vector<Candidate>& best = found.best;
+      for (size_t i = 0; i < best.size(); ++i)
+        for (size_t j = i + 1; j < best.size(); ++j) {
+          const Candidate &first = best[i], &next = best[j];
+          const bool plain = !next.layouts && next.slots.changes.empty();
+          if (key_of(first.job) != key_of(next.job) || !plain) continue;
+          ++refined;
+          EXPECT_TRUE(simulated(goal, first) < 0.999 * simulated(goal, next) ||
+                      static_cast<double>(first.peak_bytes) < 0.999 * static_cast<double>(next.peak_bytes))
+              << first.seconds << " " << next.seconds << " " << first.peak_bytes << " " << next.peak_bytes;
+        }
+    }
+  EXPECT_GT(refined, 0);
+}
+
 // For the least memory, slots that the period does not need go too.
 TEST(Search, TakesTheFewestSlotsForTheLeastMemory) {
   Job job = small_gpt(4);

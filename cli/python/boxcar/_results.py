@@ -236,7 +236,8 @@ class Campaign:
 class Outcome:
     """What other keys come to, beside the plan that they change.
 
-    flags: the other keys. fits: whether that plan can run; else `why` says why not. gpus: that it runs on.
+    flags: the other keys. chosen: layers to recompute in place of the plan's, as flags, where its own do not do.
+    fits: whether that plan can run; else `why` says why not. gpus: that it runs on.
     step_time_s: seconds; slower: by which share, negative if it is faster; tokens_per_s; bound_by: where its time goes.
     peak_memory_bytes: bytes on the fullest device; more_memory_bytes: by how many it is more.
     """
@@ -251,6 +252,7 @@ class Outcome:
     bound_by: Optional[Bound]
     peak_memory_bytes: Optional[int]
     more_memory_bytes: Optional[int]
+    chosen: Optional[str] = None
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Outcome:
