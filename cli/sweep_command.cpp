@@ -31,6 +31,7 @@ struct SweepArguments {
   JobArguments job;
   std::string out;
   int workers = 0;
+  std::optional<double> price;
 };
 
 // A sweep whose points have names: equal points are one run.
@@ -71,11 +72,18 @@ std::string sweep_file(const SweepArguments& a) {
 }
 
 // Flags are part of what a file of runs keeps.
-std::string with_flags(std::string text, const GivenKeys& flags) {
-  if (flags.empty()) return text;
-  if (!text.empty() && text.back() != '\n') text += '\n';
+std::string with_flags(std::string text, const GivenKeys& flags, std::optional<double> price) {
+  if (!text.empty() && text.back() != '\n' && (!flags.empty() || price)) text += '\n';
   for (const auto& [path, value] : flags) text += fmt::format("# {} {}\n", value.where, value.text);
-  return text;
+  return price ? text + fmt::format("# --price {}\n", *price) : text;
+}
+
+// What a sweep file and the flags beside it say.
+Sweep sweep_of(const SweepArguments& a, const std::string& text, const std::string& path,
+               const GivenKeys& flags) {
+  Sweep sweep = parse_sweep(text, path, flags);
+  if (a.price) sweep.price = a.price;
+  return sweep;
 }
 
 // Reads every point's keys, which takes a ms or so each.
@@ -195,7 +203,7 @@ void run_for_another(const SweepArguments& a, const Launch& launch, const std::s
                      const GivenKeys& flags) {
   Sweep sweep;
   join(a.out, launch, std::max(1, a.workers), [&](const std::string& text) {
-    sweep = parse_sweep(text, path, flags);
+    sweep = sweep_of(a, text, path, flags);
     return work_on(sweep);
   });
 }
@@ -211,11 +219,11 @@ void run_sweep(const SweepArguments& a, Extent extent) {
   if (launch.rank > 0) return run_for_another(a, launch, path, flags);
   std::optional<Meeting> meeting;
   if (launch.size > 1) meeting.emplace(a.out, launch, text);
-  const Named points = named(parse_sweep(text, path, flags), *progress);
+  const Named points = named(sweep_of(a, text, path, flags), *progress);
   if (extent == Extent::reading) return;
   Done done;
   {
-    RunsWriter writer(a.out, with_flags(text, flags), axis_columns(points.sweep));
+    RunsWriter writer(a.out, with_flags(text, flags, a.price), axis_columns(points.sweep));
     const Interruption interruption;
     done = run_points(a, points, writer, meeting ? &meeting->door() : nullptr, *progress);
     meeting.reset();
@@ -259,6 +267,12 @@ void add_sweep_command(CLI::App& app, Extent extent) {
           "is the same")
       ->type_name("1..1024")
       ->check(whole_number(1, 1024));
+  command
+      ->add_option("--price", arguments->price,
+                   "dollars per GPU and hour, for dollars_per_step [price of SWEEP.yaml, else "
+                   "price_per_gpu_hour of the cluster file]")
+      ->type_name("2.50")
+      ->check(number(0, 1e6));
   command->footer(
       "SWEEP.yaml is given first. Flags override it: a value, a range (8..64 x2) or numbers with commas. See "
       "docs/sweep.md.");

@@ -1,6 +1,7 @@
 #include "cli/table_command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -97,6 +98,14 @@ void check_table_arguments(const TableArguments& a) {
     throw Error::input("--list", "stands alone");
 }
 
+// Why there is no front.
+std::string no_front_text(const std::vector<std::string>& unknown) {
+  std::string text = fmt::format("--pareto: no row has {}", fmt::join(unknown, " or "));
+  if (std::find(unknown.begin(), unknown.end(), "dollars_per_step") != unknown.end())
+    return text + "; a sweep gives dollars where it has a price (boxcar sweep --price 2.50)";
+  return text + "; --columns point,why_not says why";
+}
+
 void run_table(const TableArguments& a) {
   check_table_arguments(a);
   if (a.list) return print(list_text(a.file));
@@ -106,6 +115,7 @@ void run_table(const TableArguments& a) {
                                              .pareto = listed("--pareto", a.pareto),
                                              .limit = a.limit,
                                              .drop_unknown = !a.csv && !a.json});
+  if (!table.unknown.empty()) tell(no_front_text(table.unknown));
   print(a.csv ? to_csv(table) : a.json ? to_json(table) : to_table(table));
 }
 

@@ -55,6 +55,7 @@ struct Prepared {
 };
 
 void make_point_changes(const SweepPoint& point, backends::Cluster& cluster) {
+  cluster.price_per_gpu_hour = point.price.value_or(cluster.price_per_gpu_hour);
   for (const std::string& text : point.changes) {
     try {
       change(cluster, text);

@@ -26,6 +26,8 @@ namespace {
 constexpr double most_values = 100'000;  // of one range
 constexpr const char* what_if_section = "what_if";
 constexpr const char* search_key = "search";
+constexpr const char* price_key = "price";
+constexpr double most_price = 1e6;  // as of a cluster file
 
 std::string underscored(std::string flag) {
   flag.erase(0, 2);
@@ -48,6 +50,7 @@ std::vector<std::string> names_at_top() {
     if (key.section != run_section) names.push_back(underscored(key.flag));
   names.emplace_back(what_if_section);
   names.emplace_back(search_key);
+  names.emplace_back(price_key);
   return names;
 }
 
@@ -175,6 +178,7 @@ class SweepReader {
     const bool section = std::find(known.begin(), known.end(), name) != known.end();
     if (name == what_if_section) return read_constants(node);
     if (name == search_key) return read_search(node);
+    if (name == price_key) return read_price(node);
     if (section && node.IsMap()) return read_section(name, node);
     const Key* key = key_called(name);
     if (section && !key)
@@ -182,7 +186,7 @@ class SweepReader {
     if (!key)
       throw Error::input(backends::place(path_, name_node.Mark()),
                          fmt::format("unknown key \"{}\"{}; a key has the name of its flag, and docs/jobs.md "
-                                     "lists them; what_if and search are known too",
+                                     "lists them; what_if, search and price are known too",
                                      name, did_you_mean(name, names_at_top())));
     read_key(*key, node);
   }
@@ -230,6 +234,17 @@ class SweepReader {
     const std::string text = node.IsScalar() ? node.Scalar() : "";
     if (text != "true" && text != "false") throw Error::input(where, "expected true or false");
     sweep_.search = text == "true";
+  }
+
+  void read_price(const YAML::Node& node) {
+    const std::string where = at(node, price_key), text = node.IsScalar() ? node.Scalar() : "";
+    if (sweep_.price) throw Error::input(where, "given twice");
+    const std::optional<Bound> price = read_bound(text);
+    if (!price || !price->unit.empty() || price->number < 0 || price->number > most_price)
+      throw Error::input(
+          where,
+          fmt::format("expected one number of dollars per GPU and hour, 0 to {:g}, as 2.50", most_price));
+    sweep_.price = price->number;
   }
 
   void add(SweepAxis axis) {
@@ -388,7 +403,7 @@ int64_t Sweep::count() const {
 }
 
 SweepPoint Sweep::at(int64_t number) const {
-  SweepPoint point{number, {}, {}};
+  SweepPoint point{number, {}, {}, price};
   for (size_t i = axes.size(); i-- > 0;) {
     const SweepAxis& axis = axes[i];
     const auto values = static_cast<int64_t>(axis.values.size());

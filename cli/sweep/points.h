@@ -5,6 +5,7 @@
 //   tp: [4, 8]
 //   gpus: 256..1024 x2                      # 256, 512, 1024
 //   what_if: {bandwidth.network: [1x, 2x]}
+//   price: 2.50                             # dollars per GPU and hour
 //
 //   const Sweep sweep = parse_sweep(text, "sweep.yaml");
 //   sweep.count()         // 12
@@ -16,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,11 +36,13 @@ struct SweepPoint {
   int64_t number = 0;                // from 0
   GivenKeys given;                   // `where` is the key's path, so a message does not depend on the file
   std::vector<std::string> changes;  // of the cluster: "bandwidth.network=2x"
+  std::optional<double> price = {};  // dollars per GPU and hour, in place of the cluster's
 };
 
 struct Sweep {
   std::vector<SweepAxis> axes;  // constants last
   bool search = false;          // each point's open keys are searched
+  std::optional<double> price;  // of each point
 
   int64_t count() const;                // of points
   SweepPoint at(int64_t number) const;  // REQUIRES 0 <= number < count()

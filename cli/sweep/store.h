@@ -61,6 +61,7 @@ struct RunsQuery {
 struct RunsTable {
   std::vector<std::string> columns;
   std::vector<std::vector<nlohmann::json>> rows;  // null where a value is not known
+  std::vector<std::string> unknown = {};  // columns of `pareto` that no row knows, so that there is no front
 };
 
 // Rows of a file, which may be anybody's: nothing is written, attached, loaded or called but SQLite's own

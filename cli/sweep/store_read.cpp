@@ -5,6 +5,7 @@
 #include <array>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -270,14 +271,21 @@ RunsTable read_runs(const std::string& path, const RunsQuery& query) {
                   query.where.empty() ? "" : fmt::format("WHERE ({}\n)", query.where), order);
   const SqliteStatement rows(*file, prepare_where(*file, sql, query, known, permission).release());
   std::vector<std::vector<double>> measures;
+  std::set<std::string> unknown;  // so far
+  if (!query.pareto.empty()) unknown.insert(query.pareto.begin(), query.pareto.end());
+  bool any = false;
   const auto full = [&] {
     return query.limit && query.pareto.empty() && static_cast<int64_t>(table.rows.size()) >= *query.limit;
   };
   while (!full() && rows.step()) {
     std::vector<double> measure;
     int index = static_cast<int>(table.columns.size());
+    any = true;
     for (const std::string& name : query.pareto)
-      if (const json value = rows.value(index++); value.is_number()) measure.push_back(badness(name, value));
+      if (const json value = rows.value(index++); value.is_number()) {
+        measure.push_back(badness(name, value));
+        unknown.erase(name);
+      }
     if (measure.size() < query.pareto.size()) continue;
     if (!query.pareto.empty()) measures.push_back(std::move(measure));
     std::vector<json>& row = table.rows.emplace_back();
@@ -291,6 +299,7 @@ RunsTable read_runs(const std::string& path, const RunsQuery& query) {
     if (query.limit && static_cast<int64_t>(table.rows.size()) > *query.limit)
       table.rows.resize(static_cast<size_t>(*query.limit));
   }
+  if (any) table.unknown.assign(unknown.begin(), unknown.end());
   if (query.columns.empty() && query.drop_unknown) drop_unknown(table);
   return table;
 }

@@ -118,6 +118,13 @@ TEST(SweepPoints, KeysHaveTheNamesOfFlagsOrStandInSections) {
   EXPECT_TRUE(parse_sweep("search: true\ntp: 2", "s.yaml").search);
 }
 
+TEST(SweepPoints, HaveAPrice) {
+  const Sweep sweep = parse_sweep("tp: 2\nprice: 2.50\n", "s.yaml");
+  EXPECT_EQ(sweep.count(), 1);
+  EXPECT_EQ(sweep.at(0).price, 2.5);
+  EXPECT_EQ(parse_sweep("tp: 2", "s.yaml").at(0).price, std::nullopt);
+}
+
 TEST(SweepPoints, FlagsComeOverTheFile) {
   const Sweep sweep = parse_sweep("tp: [1, 2]\nprecision: [bf16, fp16]\n", "s.yaml",
                                   {{"parallel.tp", {"[4, 8..16 x2]", "--tp"}},
@@ -143,13 +150,17 @@ TEST(SweepPoints, RefuseMistakesAtTheirPlace) {
   EXPECT_EQ(why("tpp: 2"),
             "s.yaml:1:1: unknown key \"tpp\" (did you mean tp?); a key has the name of its flag, and "
             "docs/jobs.md lists "
-            "them; what_if and search are known too");
+            "them; what_if, search and price are known too");
   EXPECT_THAT(why("parallel: {tpp: 2}"),
               StartsWith("s.yaml:1:12: unknown key \"tpp\" under parallel (did you mean tp?)"));
   EXPECT_EQ(why("parallel: 3"), "s.yaml:1:11: parallel: expected keys and values, as in parallel: {...}");
   EXPECT_EQ(why("tp: [1, x]"), "s.yaml:1:9: parallel.tp: got \"x\", expected a whole number from 1 to 10000");
   EXPECT_EQ(why("tp: [1, 8..4]"), "s.yaml:1:9: parallel.tp: got \"8..4\", which ends before it begins");
   EXPECT_EQ(why("tp: [1, 2, 1]"), "s.yaml:1:12: parallel.tp: 1 is given twice");
+  const std::string price = "expected one number of dollars per GPU and hour, 0 to 1e+06, as 2.50";
+  for (const char* text : {"price: [1, 2]", "price: cheap", "price: 3$", "price: -1"})
+    EXPECT_EQ(why(text), "s.yaml:1:8: price: " + price) << text;
+  EXPECT_EQ(why("price: 1\nprice: 2"), "s.yaml:2:8: price: given twice");
   EXPECT_EQ(why("tp: []"), "s.yaml:1:5: parallel.tp: has an empty list of values");
   EXPECT_EQ(why("tp: {a: 1}"), "s.yaml:1:5: parallel.tp: expected a value, a range, or a list of values");
   EXPECT_EQ(why("tp: [{a: 1}]"), "s.yaml:1:6: parallel.tp: expected a value, a range, or a list of values");
@@ -422,6 +433,30 @@ TEST_F(SweepCommand, AChangedClusterIsAnotherPoint) {
   ASSERT_EQ(table.rows.size(), 2u);
   for (const auto& row : table.rows)
     EXPECT_DOUBLE_EQ(row[0].get<double>(), 3 * 8 * row[1].get<double>() / 3600);
+}
+
+TEST_F(SweepCommand, APriceGivesDollars) {
+  const std::string text = small_ + "gpus: 8\ntp: [1, 2]\n";
+  ASSERT_EQ(sweep(text).exit_code, 0);
+  const Output none = run_program({"table", path("runs.db"), "--pareto=dollars_per_step,gpus"});
+  EXPECT_EQ(none.err,
+            "boxcar: --pareto: no row has dollars_per_step; a sweep gives dollars where it has a price "
+            "(boxcar sweep --price 2.50)\n");
+  EXPECT_EQ(none.exit_code, 0);
+  const auto dollars = [&](double price) {
+    const RunsTable table = read_runs(
+        path("runs.db"), {.where = "dollars_per_step > 0", .columns = {"dollars_per_step", "step_time_s"}});
+    EXPECT_EQ(table.rows.size(), 2u);
+    for (const auto& row : table.rows)
+      EXPECT_DOUBLE_EQ(row[0].get<double>(), price * 8 * row[1].get<double>() / 3600);
+  };
+  // Another price is another point, as another description of the cluster is.
+  EXPECT_THAT(sweep("price: 2.5\n" + text).out, HasSubstr("2 points, 2 run now"));
+  dollars(2.5);
+  std::filesystem::remove(path("runs.db"));
+  EXPECT_EQ(sweep("price: 2.5\n" + text, "runs.db", {"--price=4"}).exit_code, 0);
+  dollars(4);
+  EXPECT_EQ(run_program({"table", path("runs.db"), "--pareto=dollars_per_step"}).err, "");
 }
 
 TEST_F(SweepCommand, SearchesEachPoint) {
