@@ -77,6 +77,24 @@ std::string commands_with(const CLI::App& command, const std::string& flag) {
   return names.empty() ? last + " has it" : fmt::format("{} and {} have it", fmt::join(names, ", "), last);
 }
 
+// Of a command that reads a saved plan: a flag of the job that the plan was made for. Empty: it is none.
+std::string kept_by_plan(const CLI::App& command, const std::vector<std::string>& known,
+                         const std::string& flag) {
+  const auto has = [&](const std::string& name) { return std::count(known.begin(), known.end(), name) > 0; };
+  const bool reads_plan = command.get_name() == "explain" || command.get_name() == "report" ||
+                          command.get_name() == "export" || command.get_name() == "diff";
+  const std::string_view meant = flag_meant(flag);
+  const std::string name =
+      meant.empty() ? spelled_here(flag) : std::string(meant.substr(0, meant.find_first_of(" ,")));
+  const bool is_key = std::any_of(keys().begin(), keys().end(), [&](const Key& key) {
+    return key.section != run_section && (key.flag == name || (!key.alias.empty() && key.alias == name));
+  });
+  if (!reads_plan || !is_key || has(name)) return "";
+  if (has("--why-not"))
+    return fmt::format("the plan's job says it; --why-not \"{} ...\" places the plan with another", name);
+  return "the plan's job says it; plan anew with `boxcar simulate` or `boxcar search` for another";
+}
+
 [[noreturn]] void refuse_flag(const CLI::App& command, const std::string& flag) {
   const std::vector<std::string> known = flag_names(command);
   const auto same = std::find_if(known.begin(), known.end(), [&](const std::string& name) {
@@ -85,12 +103,18 @@ std::string commands_with(const CLI::App& command, const std::string& flag) {
   const std::string_view elsewhere = flag_meant(flag);
   const bool here = std::find(known.begin(), known.end(),
                               elsewhere.substr(0, elsewhere.find_first_of(" ,"))) != known.end();
-  const std::string constant = constant_meant(flag, known), others = commands_with(command, flag);
-  const std::string meant = same != known.end() ? fmt::format(" (did you mean {}?)", *same)
-                            : here              ? fmt::format(" (did you mean {}?)", elsewhere)
-                            : !constant.empty() ? fmt::format(" (did you mean {}?)", constant)
-                            : !others.empty()   ? fmt::format(" ({})", others)
-                                                : did_you_mean(flag, known);
+  const bool spelled = std::find(known.begin(), known.end(), spelled_here(flag)) != known.end();
+  const std::string constant = constant_meant(flag, known), others = commands_with(command, flag),
+                    kept = kept_by_plan(command, known, flag);
+  const std::string_view advice = advice_in_place_of(command.get_name(), flag);
+  const std::string meant = !advice.empty()       ? fmt::format(" ({})", advice)
+                            : !kept.empty()       ? fmt::format(" ({})", kept)
+                            : spelled             ? fmt::format(" (did you mean {}?)", spelled_here(flag))
+                            : same != known.end() ? fmt::format(" (did you mean {}?)", *same)
+                            : here                ? fmt::format(" (did you mean {}?)", elsewhere)
+                            : !constant.empty()   ? fmt::format(" (did you mean {}?)", constant)
+                            : !others.empty()     ? fmt::format(" ({})", others)
+                                                  : did_you_mean(flag, known);
   const std::string name = command.get_name().empty() ? "" : " " + full_name(command);
   throw Error::input(flag, fmt::format("unknown flag{}; `boxcar{} --help` lists all", meant, name));
 }

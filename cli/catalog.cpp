@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -116,6 +117,29 @@ std::string lower(std::string_view text) {
   return result;
 }
 
+// "Llama-3_70B" as {"3", "70b", "llama"}: words, and numbers with the letter behind them.
+std::set<std::string> parts_of(std::string_view name) {
+  std::set<std::string> parts;
+  std::string part;
+  const auto end = [&] {
+    if (!part.empty()) parts.insert(std::exchange(part, ""));
+  };
+  const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || c == '.'; };
+  for (const char c : lower(name)) {
+    const bool letter = c >= 'a' && c <= 'z';
+    if (!letter && !is_digit(c)) {
+      end();
+      continue;
+    }
+    const bool in_number = !part.empty() && is_digit(part.front());
+    if (!part.empty() && (in_number ? !is_digit(part.back()) || (letter && c != 'b' && c != 'm') : !letter))
+      end();
+    part += c;
+  }
+  end();
+  return parts;
+}
+
 // The catalog's name of a model that Hugging Face's name stands for, else `name`.
 std::string name_here(std::string_view name) {
   std::string text = lower(name);
@@ -182,6 +206,18 @@ std::vector<CatalogModel> make_catalog() {
 const std::vector<CatalogModel>& catalog() {
   static const std::vector<CatalogModel> models = make_catalog();
   return models;
+}
+
+std::vector<std::string> models_like(std::string_view name) {
+  constexpr size_t most = 3;
+  const std::set<std::string> asked = parts_of(name);
+  std::vector<std::string> names;
+  for (const CatalogModel& model : catalog()) {
+    const std::set<std::string> parts = parts_of(model.name);
+    const bool has_all = std::includes(parts.begin(), parts.end(), asked.begin(), asked.end());
+    if (has_all && !asked.empty() && names.size() < most) names.push_back(model.name);
+  }
+  return names;
 }
 
 const CatalogModel* find_model(std::string_view name) {

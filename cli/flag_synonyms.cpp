@@ -1,14 +1,15 @@
 #include "cli/flag_synonyms.h"
 
 #include <algorithm>
+#include <cctype>
 #include <iterator>
 #include <utility>
 
 namespace boxcar::cli {
 namespace {
 
-// Of Megatron-LM (megatron/training/arguments.py), NeMo, torchtitan, DeepSpeed and Hugging Face; then words
-// that people try.
+// Of Megatron-LM (megatron/training/arguments.py), NeMo, torchtitan, DeepSpeed, AIConfigurator and Hugging
+// Face; and words that people try.
 constexpr std::pair<std::string_view, std::string_view> synonyms[] = {
     {"--tensor-model-parallel-size", "--tp"},
     {"--tensor-parallel-size", "--tp"},
@@ -85,24 +86,144 @@ constexpr std::pair<std::string_view, std::string_view> synonyms[] = {
     {"--gpu-type", "--cluster"},
     {"--hardware", "--cluster"},
     {"--machine", "--cluster"},
+    {"--system", "--cluster"},
+    {"--platform", "--cluster"},
     {"--num-gpus", "--gpus"},
+    {"--n-gpus", "--gpus"},
+    {"--ngpus", "--gpus"},
+    {"--gpu-count", "--gpus"},
+    {"--total-gpus", "--gpus"},
     {"--world-size", "--gpus"},
     {"--nodes", "--gpus, of all nodes together"},
     {"--num-nodes", "--gpus, of all nodes together"},
     {"--nnodes", "--gpus, of all nodes together"},
-    {"--nproc-per-node", "--gpus, of all nodes together"},
+    {"--nproc-per-node", "--gpus-per-node"},
     {"--num-microbatches", "--global-batch, which is dp x micro_batch x micro-batches"},
     {"--num-micro-batches", "--global-batch, which is dp x micro_batch x micro-batches"},
     {"--gradient-accumulation-steps", "--global-batch, which is dp x micro_batch x micro-batches"},
     {"--devices", "--gpus"},
+    {"--model-name", "--model"},
+    {"--model-name-or-path", "--model"},
+    {"--model-path", "--model"},
+    {"--flavor", "--model"},
+    {"--max-position-embeddings", "--seq"},
+    {"--max-seq-len", "--seq"},
+    {"--max-seq-length", "--seq"},
+    {"--isl", "--seq"},
+    {"--normalization", "--norm"},
+    {"--swiglu", "--mlp swiglu"},
+    {"--group-query-attention", "--kv-heads"},
+    {"--position-embedding-type", "--position"},
+    {"--untie-embeddings-and-output-weights", "--tied false"},
+    {"--disable-bias-linear", "--bias false"},
+    {"--add-qkv-bias", "--qkv-bias"},
+    {"--make-vocab-size-divisible-by", "--pad-vocab"},
+    {"--attention-dropout", "--dropout"},
+    {"--hidden-dropout", "--dropout"},
+    {"--tensor-model-parallel", "--tp"},
+    {"--data-parallel-shard-degree", "--zero 3"},
+    {"--fully-shard", "--zero 3"},
+    {"--sp", "--sequence-parallel"},
+    {"--pipeline-parallel-schedule", "--schedule"},
+    {"--pipeline-schedule", "--schedule"},
+    {"--pipeline-model-parallel-layout", "--stage-layers"},
+    {"--decoder-first-pipeline-num-layers", "--stage-layers"},
+    {"--decoder-last-pipeline-num-layers", "--stage-layers"},
+    {"--recompute-activations", "--recompute selective"},
+    {"--recompute-method", "--recompute-layers"},
+    {"--overlap-grad-reduce", "--overlap-grad"},
+    {"--overlap-comm", "--overlap-grad"},
+    {"--overlap-param-gather", "--overlap-param"},
+    {"--tp-comm-overlap", "--overlap-tp"},
+    {"--enable-async-tensor-parallel", "--overlap-tp"},
+    {"--ddp-bucket-size", "--grad-bucket-mb"},
+    {"--reduce-bucket-size", "--grad-bucket-mb"},
+    {"--bucket-cap-mb", "--grad-bucket-mb"},
+    {"--accumulate-allreduce-grads-in-fp32", "--grad-reduction"},
+    {"--cross-entropy-loss-fusion", "--fused-loss"},
+    {"--train-batch-size", "--global-batch"},
+    {"--train-micro-batch-size-per-gpu", "--micro-batch"},
+    {"--local-batch-size", "--micro-batch"},
+    {"--optim", "--optimizer"},
+    {"--adam-beta1", "--beta1"},
+    {"--adam-beta2", "--beta2"},
+    {"--adam-eps", "--eps"},
+    {"--clip-grad", "--clip-norm"},
+    {"--gradient-clipping", "--clip-norm"},
+    {"--max-grad-norm", "--clip-norm"},
+    {"--deepspeed", "--stack deepspeed"},
+    {"--max-memory", "--memory"},
+    {"--memory-limit", "--memory"},
+    {"--time-limit", "--budget"},
+    {"--timeout", "--budget"},
+    {"--deadline", "--max-step-time"},
+    {"--price-per-hour", "--price"},
+    {"--price-per-gpu-hour", "--price"},
+    {"--cost", "--price"},
+    {"--output", "--out"},
+    {"--output-file", "--out"},
+    {"--save-dir", "--out"},
+    {"--verbose", "--json, which prints every number"},
+    {"--debug", "--json, which prints every number"},
+    {"--format", "--json"},
+    {"--train-iters", "--steps"},
+    {"--max-steps", "--steps"},
+    {"--lr-decay-style", "--lr-schedule"},
+    {"--lr-warmup-iters", "--warmup-steps"},
+    {"--min-lr", "--min-learning-rate"},
+    {"--log-interval", "--log-every"},
+    {"--eval-interval", "--validate-every"},
+    {"--save-interval", "--checkpoint-every"},
+    {"--data-path", "--data"},
+    {"--save", "--checkpoint-dir"},
+    {"--load", "--init-from"},
+};
+
+// Flags that one command lacks for a reason, and what to do in their place. "*": of any command.
+struct NoFlag {
+  std::string_view command, flag, advice;
+};
+constexpr NoFlag no_flags[] = {
+    {"sweep", "--json", "`boxcar table FILE --json` prints the rows that it wrote"},
+    {"sweep", "--csv", "`boxcar table FILE --csv` prints the rows that it wrote"},
+    {"sweep", "--search", "write search: true in SWEEP.yaml"},
+    {"sweep", "--what-if", "write what_if: {NAME: [1x, 2x]} in SWEEP.yaml"},
+    {"sweep", "--pareto", "`boxcar table FILE --pareto` reads the rows that it wrote"},
+    {"table", "--price", "give the price to `boxcar sweep`"},
+    {"*", "--config", "give the file first, without a flag"},
+    {"*", "--config-file", "give the file first, without a flag"},
+    {"*", "--job", "give the file first, without a flag"},
+    {"*", "--file", "give the file first, without a flag"},
+    {"*", "--quiet", "results are on stdout, all else on stderr"},
+    {"*", "--dry-run", "nothing runs on GPUs: `simulate` and `search` only predict"},
+    {"*", "--osl", "training alone is planned: nothing is generated"},
+    {"*", "--ttft", "training alone is planned: nothing is generated"},
+    {"*", "--tpot", "training alone is planned: nothing is generated"},
 };
 
 }  // namespace
 
+std::string spelled_here(std::string_view flag) {
+  const size_t dot = flag.rfind('.');
+  std::string name =
+      dot == std::string_view::npos ? std::string(flag) : "--" + std::string(flag.substr(dot + 1));
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return c == '_' ? '-' : static_cast<char>(std::tolower(c)); });
+  return name;
+}
+
 std::string_view flag_meant(std::string_view flag) {
+  const std::string name = spelled_here(flag);
   const auto* const found = std::find_if(std::begin(synonyms), std::end(synonyms),
-                                         [&](const auto& synonym) { return synonym.first == flag; });
+                                         [&](const auto& synonym) { return synonym.first == name; });
   return found == std::end(synonyms) ? std::string_view() : found->second;
+}
+
+std::string_view advice_in_place_of(std::string_view command, std::string_view flag) {
+  const std::string name = spelled_here(flag);
+  for (const NoFlag& row : no_flags)
+    if (row.flag == name && (row.command == command || row.command == "*")) return row.advice;
+  return "";
 }
 
 std::vector<std::string_view> flag_synonyms() {

@@ -1,14 +1,22 @@
 // Flags as other frameworks and people name them, for messages: `--tensor-parallel` is `--tp` here.
 //
 //   flag_meant("--tensor-model-parallel-size") == "--tp";  flag_meant("--colour") == ""
+//   flag_meant("--parallelism.tensor_parallel_degree") == "--tp"
+//   advice_in_place_of("sweep", "--json") == "`boxcar table FILE --json` prints the rows that it wrote"
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace boxcar::cli {
 
-std::string_view flag_meant(std::string_view flag);  // a flag of the table of keys, or empty
-std::vector<std::string_view> flag_synonyms();       // all of them
+// torchtitan's "--training.seq_len" and "--Seq_Len" as "--seq-len".
+std::string spelled_here(std::string_view flag);
+// The flag of some command that is meant, with a value or words behind it; or empty.
+std::string_view flag_meant(std::string_view flag);
+// What to do where a command has no such flag; or empty.
+std::string_view advice_in_place_of(std::string_view command, std::string_view flag);
+std::vector<std::string_view> flag_synonyms();  // all that flag_meant() knows
 
 }  // namespace boxcar::cli

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 
 #include "backends/machines/cluster.h"
@@ -154,15 +155,73 @@ TEST(JobWords, FlagsOfOtherFrameworks) {
   EXPECT_THAT(
       unknown("--num-microbatches"),
       testing::HasSubstr("(did you mean --global-batch, which is dp x micro_batch x micro-batches?)"));
-  EXPECT_THAT(unknown("--price"), testing::HasSubstr("unknown flag (search, campaign and report have it);"));
+  EXPECT_THAT(unknown("--price"),
+              testing::HasSubstr("unknown flag (search, campaign, sweep and report have it);"));
   EXPECT_THAT(unknown("--pareto"), testing::HasSubstr("unknown flag (search and table have it);"));
-  std::set<std::string> flags;
+  std::set<std::string> flags, keys_flags;
   for (const Key& key : keys()) flags.insert(key.flag), flags.insert(key.alias);
+  keys_flags = flags;
+  for (const char* command : {"search", "sweep", "campaign", "simulate"}) {
+    const std::string help = run_program({command, "--help"}).out;
+    const std::regex name("--[a-z][a-z0-9-]*");
+    for (std::sregex_iterator at(help.begin(), help.end(), name), end; at != end; ++at)
+      flags.insert(at->str());
+  }
   for (std::string_view synonym : flag_synonyms()) {
     const std::string meant(flag_meant(synonym));
     EXPECT_TRUE(flags.contains(meant.substr(0, meant.find_first_of(" ,")))) << synonym;
-    EXPECT_FALSE(flags.contains(std::string(synonym))) << synonym;
+    EXPECT_FALSE(keys_flags.contains(std::string(synonym))) << synonym;
   }
+}
+
+// As Megatron-LM, DeepSpeed, torchtitan and AIConfigurator spell them, and as people guess them.
+TEST(JobWords, FlagsThatPeopleTry) {
+  const auto said = [](const Words& words) { return run_program(words).err; };
+  const auto expect = [&](const Words& words, const std::string& answer) {
+    EXPECT_THAT(said(words), testing::HasSubstr("unknown flag (" + answer + ")")) << words.back();
+  };
+  const auto of_search = [&](const std::string& flag, const std::string& answer) {
+    expect({"search", "--model=gpt2", "--cluster=dgx-h100", "--gpus=8", flag}, answer);
+  };
+  of_search("--total_gpus=8", "did you mean --gpus?");
+  of_search("--system=h200_sxm", "did you mean --cluster?");
+  of_search("--gpu=h100", "did you mean --cluster?");
+  of_search("--parallelism.tensor_parallel_degree=2", "did you mean --tp?");
+  of_search("--training.seq_len=2048", "did you mean --seq?");
+  of_search("--training.local_batch_size=2", "did you mean --micro-batch?");
+  of_search("--micro_batch=2", "did you mean --micro-batch?");
+  of_search("--train_micro_batch_size_per_gpu=2", "did you mean --micro-batch?");
+  of_search("--overlap-grad-reduce", "did you mean --overlap-grad?");
+  of_search("--untie-embeddings-and-output-weights", "did you mean --tied false?");
+  of_search("--verbose", "did you mean --json, which prints every number?");
+  of_search("--timeout=5s", "did you mean --budget?");
+  of_search("--memory-limit=70GB", "did you mean --memory?");
+  of_search("--output=best.txt", "did you mean --out?");
+  of_search("--config=job.yaml", "give the file first, without a flag");
+  of_search("--ttft=1", "training alone is planned: nothing is generated");
+  expect({"sweep", "s.yaml", "-o", "r.db", "--json"},
+         "`boxcar table FILE --json` prints the rows that it wrote");
+  expect({"sweep", "s.yaml", "-o", "r.db", "--search"}, "write search: true in SWEEP.yaml");
+  expect({"explain", "p.txt", "--stack=megatron"},
+         "the plan's job says it; --why-not \"--stack ...\" places the plan with another");
+  expect({"explain", "p.txt", "--tensor-parallel-size=2"},
+         "the plan's job says it; --why-not \"--tp ...\" places the plan with another");
+  expect({"diff", "a.txt", "b.txt", "--tp=2"},
+         "the plan's job says it; plan anew with `boxcar simulate` or `boxcar search` for another");
+}
+
+TEST(JobWords, ModelsThatPeopleMean) {
+  const auto meant = [](const std::string& name) {
+    const std::string text =
+        run_program({"simulate", "--cluster=dgx-h100", "--gpus=8", "--model=" + name}).err;
+    const size_t begin = text.find("did you mean ");
+    return begin == std::string::npos ? text : text.substr(begin + 13, text.find('?') - begin - 13);
+  };
+  EXPECT_EQ(meant("llama-70b"), "llama2-70b or llama3-70b");
+  EXPECT_EQ(meant("Llama_3_70B"), "llama3-70b");
+  EXPECT_EQ(meant("llama-405b"), "llama3-405b");
+  EXPECT_EQ(meant("gpt-3"), "gpt3-175b");
+  EXPECT_EQ(meant("gtp"), "gpt");
 }
 
 TEST(JobWords, UnitsInDescriptionsOfClusters) {
