@@ -189,9 +189,12 @@ void expand_model(GivenKeys& given) {
     if (std::count(key->words.begin(), key->words.end(), family->second.text)) return;
     std::vector<std::string> known = key->words;
     for (const CatalogModel& m : catalog()) known.push_back(m.name);
-    throw Error::input(family->second.where,
-                       fmt::format("no model is named \"{}\"{}; `boxcar models` lists them",
-                                   family->second.text, did_you_mean(family->second.text, known)));
+    const std::vector<std::string> like = models_like(family->second.text);
+    throw Error::input(
+        family->second.where,
+        fmt::format("no model is named \"{}\"{}; `boxcar models` lists them", family->second.text,
+                    like.empty() ? did_you_mean(family->second.text, known)
+                                 : fmt::format(" (did you mean {}?)", fmt::join(like, " or "))));
   }
   std::string where = family->second.where;
   family->second.text = model->family;
@@ -273,8 +276,9 @@ void set_preset(const GivenKeys& given, Request& request) {
     set(key_at(path), request, named->second.where, value);
 }
 
-// The framework's own defaults, before what is given.
-backends::Framework load_framework(const GivenKeys& given, Request& request) {
+// The framework's own defaults, before what is given; where the job is searched, what a search takes in place
+// of some.
+backends::Framework load_framework(const GivenKeys& given, bool searched, Request& request) {
   const auto named = given.find("train.stack");
   backends::Framework framework;
   if (named == given.end()) return framework;
@@ -285,13 +289,19 @@ backends::Framework load_framework(const GivenKeys& given, Request& request) {
       throw Error(e.code(), "train.stack", e.where() == "framework" ? message_of(e) : e.what());
     }
   });
-  for (const auto& [path, text] : framework.defaults) {
-    const size_t dot = path.find('.');
-    const Key* key = dot == std::string::npos ? nullptr : find_key(path.substr(0, dot), path.substr(dot + 1));
-    if (!key || key->section == run_section)
-      throw Error::input("framework " + framework.name, "defaults: no key of a job is named " + path);
-    set(*key, request, "framework " + framework.name, text);
-  }
+  const auto set_all = [&](const char* name, const std::map<std::string, std::string>& values) {
+    for (const auto& [path, text] : values) {
+      const size_t dot = path.find('.');
+      const Key* key =
+          dot == std::string::npos ? nullptr : find_key(path.substr(0, dot), path.substr(dot + 1));
+      if (!key || key->section == run_section)
+        throw Error::input("framework " + framework.name,
+                           fmt::format("{}: no key of a job is named {}", name, path));
+      set(*key, request, "framework " + framework.name, text);
+    }
+  };
+  set_all("defaults", framework.defaults);
+  if (searched) set_all("searched_as", framework.searched_as);
   return framework;
 }
 
@@ -314,7 +324,6 @@ void tell_missing_latencies(const std::string& name, const backends::Cluster& cl
                      fmt::join(missing, ", ")));
 }
 
-// Sets what is given, and loads the cluster.
 // A framework's kernel counts where the device has it.
 void use_attention_kernel(const GivenKeys& given, Request& request) {
   backends::DeviceProfile& device = request.job.cluster.device;
@@ -326,7 +335,8 @@ void use_attention_kernel(const GivenKeys& given, Request& request) {
   name = device.attention_kernel;
 }
 
-Request request_of(const GivenKeys& given) {
+// Sets what is given, and loads the cluster.
+Request request_of(const GivenKeys& given, bool searched = false) {
   check_families(given);
   if (const auto preset = given.find("train.preset"); preset != given.end()) {
     const std::vector<std::string> clusters = backends::cluster_presets();
@@ -345,7 +355,7 @@ Request request_of(const GivenKeys& given) {
     set_optimizer(request.job.train, request.job.train.optimizer);
   }
   set_preset(given, request);
-  const backends::Framework framework = load_framework(given, request);
+  const backends::Framework framework = load_framework(given, searched, request);
   for (const auto& [path, value] : given) set(request, path, value);
   if (!ir::is_mixed(request.job.train.precision) && !given.contains("train.logits"))
     request.job.train.half_logits = false;  // of a preset or a framework
@@ -395,7 +405,7 @@ void check_rate_of(const GivenKeys& given, const Request& request) {
 Request open_request(const GivenKeys& given_by_user) {
   GivenKeys given = given_by_user;
   expand(given);
-  Request request = request_of(given);
+  Request request = request_of(given, true);
   locate(given, [&] { request.job.model = ir::models::complete(request.job.model); });
   check_rate_of(given, request);
   return request;

@@ -59,7 +59,8 @@ void keep_free(backends::DeviceProfile& device, double share);
 // The same error, placed where the key that it names was written.
 Error located(const GivenKeys& given, const Error& error);
 
-// The request as far as it is given, for a search: open keys stay open, and no degrees are checked.
+// The request as far as it is given, for a search: open keys stay open, and no degrees are checked. A
+// framework's searched_as comes over its defaults.
 Request open_request(const GivenKeys& given);
 
 // Every key's value by path, of a request whose job is resolved.

@@ -276,6 +276,23 @@ std::vector<SimulatedPlan> compared_plans(
   return plans;
 }
 
+// Up to three others, fastest first: the best of other degrees than those before it; where there are too few
+// degrees, others too. The same flags with other layouts are no other plan.
+std::vector<const search::Candidate*> runners_up(const std::vector<search::Candidate>& best) {
+  constexpr size_t most = 3;
+  std::set<size_t> chosen;
+  std::set<search::Degrees> degrees{search::degrees_of(best.front().job)};
+  std::set<std::string> told{flags_of(best.front().job, true)};
+  for (const bool other_degrees : {true, false})
+    for (size_t c = 1; c < best.size() && chosen.size() < most; ++c)
+      if ((!other_degrees || degrees.insert(search::degrees_of(best[c].job)).second) &&
+          told.insert(flags_of(best[c].job, true)).second)
+        chosen.insert(c);
+  std::vector<const search::Candidate*> some;
+  for (const size_t c : chosen) some.push_back(&best[c]);
+  return some;
+}
+
 int run(const SearchArguments& arguments, Extent extent) {
   const Clock::time_point start = Clock::now();
   const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
@@ -344,6 +361,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   r.goal = options.goal;
   r.max_step_seconds = options.max_step_seconds;
   r.precisions = requests.size() > 1;
+  r.recompute_given = options.pinned.contains("recompute");
   r.explain_moves = arguments.explain_moves;
   r.front_goals = goals;
   std::vector<search::Candidate> simulated;
@@ -403,12 +421,11 @@ int run(const SearchArguments& arguments, Extent extent) {
   if (arguments.no_partial && r.outcome.ended)
     r.partial_seconds = with_partial(best, [&] { return budget.is_spent(); });
   add_labels(compared, plan.labels);
-  std::set<std::string> told{flags_of(best.job, true)};  // the same with other layouts is no other plan
-  for (const search::Candidate& c : r.outcome.best)
-    if (told.size() < 4 && told.insert(flags_of(c.job, true)).second)
-      plan.labels[fmt::format("{}{}", explain::runner_up, told.size() - 1)] =
-          fmt::format("{}: {}", against(r.goal, c, best),
-                      flags_of(c.job, r.precisions) + (c.layouts ? ", layouts found" : ""));
+  int place = 0;
+  for (const search::Candidate* c : runners_up(r.outcome.best))
+    plan.labels[fmt::format("{}{}", explain::runner_up, ++place)] =
+        fmt::format("{}: {}", against(r.goal, *c, best),
+                    flags_of(c->job, r.precisions) + (c->layouts ? ", layouts found" : ""));
   if (!arguments.out.empty()) write_file(arguments.out, [&](std::ostream& out) { out << ir::to_text(plan); });
   const auto& result = std::any_cast<const sim::Result&>(best.record);
   r.best = explain::report(plan, request.job.cluster, planner::memory_use(plan), result);

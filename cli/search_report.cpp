@@ -7,7 +7,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
+#include "backends/machines/framework.h"
 #include "cli/alike.h"
 #include "cli/effects.h"
 #include "cli/keys.h"
@@ -215,26 +217,47 @@ ordered_json moves_json(const SearchReport& r) {
   return all;
 }
 
+// Plans, a line each, with dollars where a price is known. Lines that would be the same are one.
+std::string plans_text(const std::vector<Candidate>& plans, bool estimates, bool precisions) {
+  const bool priced = plans.front().job.cluster.price_per_gpu_hour > 0;
+  std::string text = fmt::format("  {}{:>9} {}{:>9} {:<7}  {}\n", priced ? "  dollars  GPUs " : "", "step",
+                                 estimates ? " estimate " : "", "peak", "layouts", "plan");
+  const std::vector<std::string> apart = differences(plans);
+  std::set<std::string> lines;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const Candidate& c = plans[i];
+    const std::string estimate = is_estimated(c) ? ir::format_seconds(c.estimated_seconds) : "-";
+    std::string line =
+        fmt::format("  {}{:>9} {}{:>9} {:<7}  {}{}\n",
+                    priced ? fmt::format("{:>9.4g} {:>5} ", price_of(c.job, c.seconds), c.job.gpus) : "",
+                    ir::format_seconds(c.seconds), estimates ? fmt::format("{:>9} ", estimate) : "",
+                    ir::format_bytes(static_cast<double>(c.peak_bytes)), c.layouts ? "found" : "hints",
+                    flags_of(c.job, precisions), apart[i].empty() ? "" : fmt::format(" ({})", apart[i]));
+    if (lines.insert(line).second) text += line;
+  }
+  return text;
+}
+
 // The Pareto front, a plan a line.
 std::string front_text(const SearchReport& r) {
   if (r.front.empty()) return "";
-  const bool priced = r.front.front().job.cluster.price_per_gpu_hour > 0;
   std::vector<std::string> names;
   for (search::Goal goal : r.front_goals) names.emplace_back(name_of(goal));
-  std::string text = fmt::format(
-      "\nof the plans simulated, none beats one of these in {} without losing in another\n  {}{:>9} {:>9} "
-      "{:<7}  {}\n",
-      fmt::join(names, " and "), priced ? "  dollars  GPUs " : "", "step", "peak", "layouts", "plan");
-  const std::vector<std::string> apart = differences(r.front);
-  for (size_t i = 0; i < r.front.size(); ++i) {
-    const Candidate& c = r.front[i];
-    text += fmt::format("  {}{:>9} {:>9} {:<7}  {}{}\n",
-                        priced ? fmt::format("{:>9.4g} {:>5} ", price_of(c.job, c.seconds), c.job.gpus) : "",
-                        ir::format_seconds(c.seconds), ir::format_bytes(static_cast<double>(c.peak_bytes)),
-                        c.layouts ? "found" : "hints", flags_of(c.job, r.precisions),
-                        apart[i].empty() ? "" : fmt::format(" ({})", apart[i]));
-  }
-  return text;
+  return fmt::format("\nof the plans simulated, none beats one of these in {} without losing in another\n{}",
+                     fmt::join(names, " and "), plans_text(r.front, false, r.precisions));
+}
+
+// Where recomputation was given, and all fits without.
+std::string recompute_text(const SearchReport& r) {
+  const planner::Job& best = r.outcome.best.front().job;
+  if (!r.recompute_given || best.train.recompute == ir::Recompute::none || recomputes_anything(best))
+    return "";
+  Request request;
+  request.job = best;
+  return fmt::format(
+      "  recompute {}: no layer has to for the plan to fit, so none does (--recompute-layers all makes "
+      "all)\n",
+      get(*find_key("parallel", "recompute"), request));
 }
 
 // The bound proved for the degrees.
@@ -307,6 +330,9 @@ std::string flags_of(const planner::Job& job, bool precision) {
     const auto* const list = std::get_if<std::vector<int>>(&plain);
     text += fmt::format("{}{} {}", text.empty() ? "" : " ", key->flag, list ? in_runs(*list) : value);
   }
+  for (const auto& [path, as] : job.cluster.framework->searched_as)
+    if (const std::string value = get(key_at(path), request); value == as)
+      text += fmt::format(" {} {}", key_at(path).flag, value);  // beside --stack, whose default is another
   if (!precision) return text;
   return text + " --precision " + get(*find_key("train", "precision"), request);
 }
@@ -354,8 +380,10 @@ std::vector<std::string> change_flags(const search::Alternative& change) {
 }
 
 std::string change_text(const search::Alternative& change) {
-  if (change.gpus > 0) return fmt::format("on {} GPUs", change.gpus);
-  return fmt::format("with {}", fmt::join(change_flags(change), " "));
+  const std::vector<std::string> flags = change_flags(change);
+  const std::string keys = flags.empty() ? "" : fmt::format("with {}", fmt::join(flags, " "));
+  if (change.gpus == 0) return keys;
+  return fmt::format("{}{}on {} GPUs", keys, keys.empty() ? "" : " ", change.gpus);
 }
 
 std::string left_out_text(const search::Outcome& outcome) {
@@ -390,23 +418,11 @@ std::string to_table(const SearchReport& r) {
           : o.ended     ? ""
                         : "; ended early",
           left_out_text(o));
-  const bool priced = r.goal == search::Goal::cost;
-  text += fmt::format("  {}{:>9} {:>9} {:>9} {:<7}  {}\n", priced ? "  dollars  GPUs " : "", "step",
-                      "estimate", "peak", "layouts", "plan");
-  const std::vector<std::string> apart = differences(o.best);
-  for (size_t i = 0; i < o.best.size(); ++i) {
-    const Candidate& c = o.best[i];
-    text += fmt::format(
-        "  {}{:>9} {:>9} {:>9} {:<7}  {}{}\n",
-        priced ? fmt::format("{:>9.4g} {:>5} ", price_of(c.job, c.seconds), c.job.gpus) : "",
-        ir::format_seconds(c.seconds), is_estimated(c) ? ir::format_seconds(c.estimated_seconds) : "-",
-        ir::format_bytes(static_cast<double>(c.peak_bytes)), c.layouts ? "found" : "hints",
-        flags_of(c.job, r.precisions), apart[i].empty() ? "" : fmt::format(" ({})", apart[i]));
-  }
+  text += plans_text(o.best, true, r.precisions);
   const planner::Job& best = o.best.front().job;
-  text += fmt::format(
-      "\nbest\n  {}\n{}{}", flags_of(best, r.precisions), objective_text(r),
-      bound_text(r) + layouts_text(r) + slots_text(r) + slow_stages_text(best.parallel, best.cluster));
+  text += fmt::format("\nbest\n  {}\n{}{}", flags_of(best, r.precisions), objective_text(r),
+                      recompute_text(r) + bound_text(r) + layouts_text(r) + slots_text(r) +
+                          slow_stages_text(best.parallel, best.cluster));
   text += front_text(r);
   if (!r.sensitivity.empty())
     text += "\nsensitivity, the range of each constant in which this plan stays the best\n" +

@@ -18,6 +18,7 @@ struct SearchReport {
   double max_step_seconds = search::infinity;
   double wall_seconds = 0;
   bool precisions = false;  // several were searched
+  bool recompute_given = false;
   bool explain_moves = false;
   // Where several objectives were asked for: the plans of which none beats another in all of them.
   std::vector<search::Goal> front_goals = {};
@@ -38,13 +39,14 @@ std::string left_out_text(const search::Outcome& outcome);
 
 // The keys that it changes, as flags: "--recompute full".
 std::vector<std::string> change_flags(const search::Alternative& change);
-// "with --recompute full", "on 16 GPUs".
+// "with --recompute full", "on 16 GPUs", "with --recompute full on 16 GPUs".
 std::string change_text(const search::Alternative& change);
 
 // Paths of the keys that a search decides where they are not given.
 std::vector<std::string> searched_keys();
 
-// The keys that a search decides, as flags, where they differ from their defaults:
+// The keys that a search decides, as flags, where they differ from their defaults, those of the framework
+// among them (searched_as):
 // "--dp 16 --tp 8 --pp 8 --zero 1 --recompute full"; and with `precision` "--precision bf16".
 std::string flags_of(const planner::Job& job, bool precision = false);
 

@@ -72,6 +72,9 @@ struct Framework {
   // they keep their operands so.
   std::map<std::string, double> retained_bytes, float8_retained_bytes;
   std::map<std::string, std::string> defaults;  // of job keys by path, where a job says nothing
+  // Of job keys by path: what a search takes in place of a default that is slower, where a flag of the
+  // framework's own allows it.
+  std::map<std::string, std::string> searched_as;
   // Keys of a job by path, where it runs less than Boxcar: the one value, several, "bf16|fp32", or a range,
   // "0..1".
   std::map<std::string, std::string> runs;
@@ -132,6 +135,7 @@ void visit(Visitor& v, Framework& f) {
   v.names("retained_bytes", 0, 100, f.retained_bytes);
   v.names("float8_retained_bytes", 0.1, 100, f.float8_retained_bytes);
   v.texts("defaults", f.defaults);
+  v.texts("searched_as", f.searched_as);
   v.texts("runs", f.runs);
   v.texts("runs_in_pipelines", f.runs_in_pipelines);
   v.texts("runs_split", f.runs_split);

@@ -1,4 +1,5 @@
 // boxcar search, as run by a user and by a program.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pty.h>
@@ -8,7 +9,9 @@
 #include <algorithm>
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
+#include <sstream>
 
 #include "cli/alike.h"
 #include "cli/search_report.h"
@@ -173,6 +176,98 @@ TEST(SearchCommand, TakesThePriceOfAGpu) {
               2.5 * best["gpus"].get<double>() * best["step_time_s"].get<double>() / 3600, 1e-12);
 }
 
+// The lines of a search's table of plans.
+std::vector<std::string> table_lines(const std::string& text) {
+  std::istringstream lines(text.substr(text.find(" estimate ")));
+  std::vector<std::string> all;
+  for (std::string line; std::getline(lines, line) && !line.empty();) all.push_back(line);
+  return all;
+}
+
+Words plain(const Words& more) {
+  Words words{"search",    "--model=gpt",       "--layers=8",      "--hidden=512",
+              "--heads=8", "--seq=256",         "--vocab=4096",    "--cluster=dgx-a100-80g",
+              "--gpus=8",  "--global-batch=32", "--precision=bf16"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// Whatever the objective, dollars are shown where a price is known.
+TEST(SearchCommand, ShowsDollarsWhereAPriceIsKnown) {
+  const std::string priced = run_program(plain({"--price=2.50", "--simulate=3"})).out,
+                    not_priced = run_program(plain({"--simulate=3"})).out;
+  EXPECT_THAT(priced,
+              ::testing::HasSubstr("\n    dollars  GPUs      step  estimate      peak layouts  plan\n"));
+  EXPECT_THAT(not_priced, ::testing::HasSubstr("\n       step  estimate      peak layouts  plan\n"));
+  const json best =
+      json::parse(run_program(plain({"--price=2.50", "--simulate=3", "--json"})).out)["candidates"][0];
+  EXPECT_THAT(table_lines(priced).at(1),
+              ::testing::HasSubstr(fmt::format("{:.4g}     8", best["price_per_step"].get<double>())));
+}
+
+TEST(SearchCommand, ShowsEqualLinesOnce) {
+  const std::vector<std::string> lines = table_lines(run_program(plain({})).out);
+  EXPECT_GT(lines.size(), 4u);
+  EXPECT_EQ(std::set(lines.begin(), lines.end()).size(), lines.size());
+  explain::Report best;
+  best.stages.resize(1);
+  cli::SearchReport twice{{}, best};
+  planner::Job job;
+  job.model->layers = job.parallel.stage_layers.emplace_back(2);
+  twice.outcome.best = {
+      {.job = job, .seconds = 1}, {.job = job, .seconds = 1.00001}, {.job = job, .seconds = 2}};
+  EXPECT_EQ(table_lines(to_table(twice)).size(), 3u);
+}
+
+// Reports say how far plans of other degrees are behind, not variations of one.
+TEST(SearchCommand, RunnersUpAreOfOtherDegrees) {
+  const TemporaryFile plan("best.txt", "");
+  ASSERT_EQ(run_program(plain({"-o", plan.path()})).exit_code, 0);
+  const std::string text = run_program({"explain", plan.path(), "--no-sensitivity"}).out;
+  const json configuration =
+      json::parse(run_program({"simulate", "--plan", plan.path(), "--json"}).out)["configuration"];
+  const auto degree = [&](const char* name) {
+    return configuration[fmt::format("parallel.{}", name)].get<std::string>();
+  };
+  std::set<std::string> degrees{
+      fmt::format("--dp {} --tp {} --pp {}", degree("dp"), degree("tp"), degree("pp"))};
+  const std::regex row("slower: (--dp [0-9]+ --tp [0-9]+ --pp [0-9]+)");
+  int rows = 0;
+  for (std::sregex_iterator at(text.begin(), text.end(), row), end; at != end; ++at, ++rows)
+    EXPECT_TRUE(degrees.insert((*at)[1]).second) << text;
+  EXPECT_EQ(rows, 3) << text;
+}
+
+// Where the degrees are given there are no others: variations are better than nothing.
+TEST(SearchCommand, RunnersUpMayHaveTheDegreesThatAreGiven) {
+  const TemporaryFile plan("best.txt", "");
+  ASSERT_EQ(run_program(plain({"--dp=4", "--tp=2", "--pp=1", "-o", plan.path()})).exit_code, 0);
+  EXPECT_THAT(run_program({"explain", plan.path(), "--no-sensitivity"}).out,
+              ::testing::HasSubstr("\nrunners-up"));
+}
+
+// A framework's own switches are a search's to turn; simulate has its defaults.
+TEST(SearchCommand, OverlapsWhereTheFrameworkCan) {
+  const auto found = [&](const Words& more) {
+    Words words = plain({"--json", "--simulate=3"});
+    words.insert(words.end(), more.begin(), more.end());
+    return json::parse(run_program(words).out);
+  };
+  const json megatron = found({"--stack=megatron", "--max-stack=megatron"});
+  EXPECT_THAT(megatron["flags"], ::testing::EndsWith(" --overlap-grad true --overlap-param true"));
+  EXPECT_EQ(megatron["best"]["configuration"]["parallel.overlap_grad"], "true");
+  const json off =
+      found({"--stack=megatron", "--max-stack=megatron", "--overlap-grad=false", "--overlap-param=false"});
+  EXPECT_THAT(off["flags"], ::testing::Not(::testing::HasSubstr("overlap")));
+  EXPECT_LT(megatron["step_time_s"], off["step_time_s"]);
+  EXPECT_THAT(found({"--stack=nemo"})["flags"], ::testing::Not(::testing::HasSubstr("overlap")));
+  Words simulate = plain({"--json", "--stack=megatron"});
+  simulate[0] = "simulate";
+  std::istringstream flags(megatron["flags"].get<std::string>());
+  for (std::string word; flags >> word;) simulate.push_back(word);
+  EXPECT_EQ(json::parse(run_program(simulate).out)["step_time_s"], megatron["step_time_s"]);
+}
+
 // `search --what-if` searches on the changed cluster.
 TEST(SearchCommand, SearchesWithOtherConstants) {
   const auto step = [](const Words& more) {
@@ -325,6 +420,11 @@ TEST(SearchCommand, HasADocumentWhereNoDegreesAreLegal) {
 TEST(SearchCommand, SaysThatNothingIsRecomputed) {
   const json doc = json::parse(search({"--recompute=full", "--simulate=2"}).out);
   EXPECT_THAT(doc["flags"], ::testing::EndsWith(" --recompute none"));
+  EXPECT_THAT(run_program(plain({"--recompute=full", "--simulate=2"})).out,
+              ::testing::HasSubstr("\n  recompute full: no layer has to for the plan to fit, so none does "
+                                   "(--recompute-layers all makes all)\n"));
+  for (const Words& other : {Words{"--simulate=2"}, Words{"--recompute=full", "--recompute-layers=all"}})
+    EXPECT_THAT(run_program(plain(other)).out, ::testing::Not(::testing::HasSubstr("no layer has to")));
   EXPECT_THAT(json::parse(search({"--recompute=full", "--recompute-layers=1", "--simulate=2"}).out)["flags"],
               ::testing::HasSubstr("--recompute full --recompute-layers 1"));
 }
