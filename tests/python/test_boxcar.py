@@ -310,6 +310,25 @@ class TestCore(unittest.TestCase):
         self.assertEqual(sum(step.bytes_moved for step in route.steps), route.bytes_moved)
         self.assertEqual(boxcar.sbp.ops(), printed("sbp", "ops")[0]["ops"])
 
+    def test_shapes_and_layouts_are_text_or_sequences(self):
+        class Array:
+            shape = (4, 6)
+
+        rules, box = boxcar.sbp.rules, boxcar.sbp.box
+        by_text = rules("matmul", "4x6", "6x8", devices="2x2")
+        for shapes in ["4x6", [6, 8]], [["4x6", "6x8"]], [((4, 6), "6x8")], [[Array(), (6, 8)]], [Array(), "6x8"]:
+            self.assertEqual(rules("matmul", *shapes, devices=(2, 2)), by_text)
+        self.assertEqual(box((8, 6), ("S(0)", "B"), ["B", "S(1)"], devices="0-3").document,
+                         box("8x6", "(S(0), B)", "(B, S(1))", devices=range(4)).document)
+        self.assertEqual(box("8x6", ["S(0)"], "B", devices=[0, 1]).source, "S(0) on 0-1")
+        for wrong in ({"4x6": 1}, [4.5, 6], object(), None):
+            with self.assertRaisesRegex(TypeError, "a shape is \"4x6\""):
+                rules("matmul", wrong, "6x8")
+        with self.assertRaisesRegex(TypeError, "a layout is \"S\\(0\\)\""):
+            box("8x6", [0], "B", devices="0-3")
+        with self.assertRaisesRegex(TypeError, "devices are \"0-3\""):
+            box("8x6", "B", "B", devices=[0.5])
+
     def test_errors_are_the_program_s(self):
         with self.assertRaises(boxcar.BadInput) as bad:
             boxcar.sbp.rules("matmul", "4x6", "7x8")
