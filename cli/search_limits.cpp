@@ -163,6 +163,14 @@ StackLimits restrict_to(const std::string& name, GivenKeys& given) {
     for (const auto& [path, text] : framework.*where.limits)
       limits.rules.push_back(rule_where(where, searched_at(path, fmt::format("{}: {}", file, where.name)),
                                         {text, flag}, framework.name));
+  limits.rules.push_back(
+      {{"virtual_stages", "pp", "dp", "micro_batch"},
+       {},
+       fmt::format("{} interleaves multiples of pp micro-batches alone ({})", framework.name, flag),
+       [](const planner::Job& job) {
+         const planner::Hints& h = job.parallel;
+         return h.virtual_stages == 1 || job.global_batch / (int64_t{h.dp} * h.micro_batch) % h.pp == 0;
+       }});
   return limits;
 }
 

@@ -115,10 +115,7 @@ std::string layouts_text(const SearchReport& r) {
   return text;
 }
 
-// Nobody estimates split backward passes: such candidates are another one's, whose estimate they keep.
-bool is_estimated(const Candidate& c) {
-  return c.estimated_seconds > 0 && !planner::splits_backward(c.job.parallel.schedule.kind);
-}
+bool is_estimated(const Candidate& c) { return c.estimated_seconds > 0; }
 
 ordered_json candidate_json(const Candidate& c) {
   ordered_json doc;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "planner/schedule.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sbp/sbp.h"
 
@@ -17,7 +18,17 @@ std::vector<int> balanced_layers(int64_t layers, int stages) {
   std::vector<int> result;
   for (int s = 0; s < stages; ++s)
     result.push_back(static_cast<int>(sbp::part_range(layers, stages, s).size()));
+  if (stages == layers + 2) std::swap(result.front(), at(result, stages - 2));
   return result;
+}
+
+int least_layers(const ir::models::Model& model, int64_t stage, int64_t stages) {
+  const bool at_an_end = stages > 1 && (stage == 0 || stage + 1 == stages);
+  return at_an_end && model.transformer() && ir::models::decoder_layers(model) == 0 ? 0 : 1;
+}
+
+int64_t most_stages(const ir::models::Model& model) {
+  return model.layers() + 2 * (1 - least_layers(model, 0, 2));
 }
 
 std::string divisors_text(int64_t number) {
@@ -150,27 +161,28 @@ void resolve_stages(Job& job) {
           fmt::format("{} for a model with a decoder, all of whose layers read what the encoder made (use 1)",
                       h.virtual_stages));
   const int64_t layers = job.model.layers();
-  require(h.virtual_stages == 1 || stages <= layers, "parallel.virtual_stages",
-          fmt::format("pp {} x virtual_stages {} = {} is more than layers {} ({})", h.pp, h.virtual_stages,
-                      stages, layers,
-                      h.pp <= layers ? fmt::format("use at most {} with pp {}", layers / h.pp, h.pp)
-                                     : fmt::format("use a pp x virtual_stages of at most {}", layers)));
-  require(stages <= layers, "parallel.pp",
-          fmt::format("{} stages for {} layers (use at most {})", stages, layers, layers));
+  const int64_t most = most_stages(job.model);
+  const char* const empty = most > layers ? ", of which the first and the last may have none," : "";
+  require(h.virtual_stages == 1 || stages <= most, "parallel.virtual_stages",
+          fmt::format("pp {} x virtual_stages {} = {}{} is more than layers {} ({})", h.pp, h.virtual_stages,
+                      stages, empty, layers,
+                      h.pp <= most ? fmt::format("use at most {} with pp {}", most / h.pp, h.pp)
+                                   : fmt::format("use a pp x virtual_stages of at most {}", most)));
+  require(stages <= most, "parallel.pp",
+          fmt::format("{} stages{} for {} layers (use at most {})", stages, empty, layers, most));
   if (h.stage_layers.empty()) {
-    require(h.virtual_stages == 1 || layers % stages == 0, "parallel.virtual_stages",
-            fmt::format(
-                "pp {} x virtual_stages {} = {} does not divide layers {} (change it, or give stage_layers)",
-                h.pp, h.virtual_stages, stages, layers));
     h.stage_layers = balanced_layers(layers, static_cast<int>(stages));
     return;
   }
   require(static_cast<int64_t>(h.stage_layers.size()) == stages, "parallel.stage_layers",
           fmt::format("{} numbers for {} stages (give one for each of pp {} x virtual_stages {})",
                       h.stage_layers.size(), stages, h.pp, h.virtual_stages));
-  for (int of_one : h.stage_layers)
-    require(of_one >= 1, "parallel.stage_layers",
-            fmt::format("{} layers in a stage (use 1 or more)", of_one));
+  for (int64_t stage = 0; stage < stages; ++stage) {
+    const int of_one = h.stage_layers[static_cast<size_t>(stage)];
+    require(of_one >= least_layers(job.model, stage, stages), "parallel.stage_layers",
+            fmt::format("{} layers in stage {} (use 1 or more{})", of_one, stage,
+                        most > layers ? ", or 0 for the first and the last" : ""));
+  }
   const int64_t sum = std::accumulate(h.stage_layers.begin(), h.stage_layers.end(), int64_t{0});
   require(sum == layers, "parallel.stage_layers",
           fmt::format("{} layers in all, the model has {}", sum, layers));
@@ -209,10 +221,6 @@ void check_schedule(const Job& job) {
   require(
       h.defer_head_grad == 0 || !splits_backward(pipeline_of(h, 1).kind), "parallel.defer_head_grad",
       fmt::format("{} has gradients of all weights wait (use 0, or another schedule)", to_text(h.schedule)));
-  require(h.virtual_stages == 1 || job.train.micro_batches % h.pp == 0, "parallel.virtual_stages",
-          fmt::format(
-              "{} micro-batches are not a multiple of pp {} (change global_batch or micro_batch, or use 1)",
-              job.train.micro_batches, h.pp));
 }
 
 void check_recomputation(const Job& job) {

@@ -12,8 +12,18 @@
 
 namespace boxcar::planner {
 
-// The layers of each of `stages` stages, as even as possible, the longer ones first.
+// The layers of each of `stages` stages, as even as possible, the longer ones first; of layers + 2 stages,
+// the first and the last have none.
 std::vector<int> balanced_layers(int64_t layers, int stages);
+
+// The fewest layers of (virtual) stage `stage` of `stages`. The first and the last of several may have none
+// where the model has something else for them: a transformer's embedding, and its head and loss. The ends of
+// a decoder and its encoder stay with layers.
+//
+//   126 layers on 16 stages x 8 virtual ones: 0,1x126,0
+int least_layers(const ir::models::Model& model, int64_t stage, int64_t stages);
+// The most (virtual) stages with these fewest layers.
+int64_t most_stages(const ir::models::Model& model);
 
 // Whether stage_order is empty or has each of the pp stages once.
 bool is_stage_order(const Hints& hints);

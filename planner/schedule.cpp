@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <set>
 
 #include "planner/planner.h"
 #include "sbp/at.h"
@@ -84,21 +85,44 @@ int most_in_flight(const PipelineSchedule& schedule, int stages, int stage, int 
                   ahead_of(schedule.kind, schedule.in_flight, stages, stage, micro_batches) + 1 + waiting);
 }
 
+MostOfParts most_of_parts(const Pipeline& p, int stage) {
+  const int first =
+      std::min(p.micro_batches, ahead_of(p.kind, p.in_flight, p.stages, stage, p.micro_batches) + 1);
+  if (!splits_backward(p.kind)) return {first, 0};
+  // With the last forward pass the second parts begin to catch up.
+  return {first, std::min(row_of(p.kind).behind(stage), p.micro_batches - first) + 1};
+}
+
+// The larger groups come first.
+Groups::Groups(const Pipeline& p)
+    : count(p.chunks > 1 ? std::max(1, p.micro_batches / p.stages) : 1), micro_batches(p.micro_batches) {}
+
+int Groups::begin(int group) const {
+  const int smaller = micro_batches / count, larger = micro_batches % count;
+  return group * smaller + std::min(group, larger);
+}
+
+int Groups::of(int micro_batch) const {
+  const int smaller = micro_batches / count, larger = micro_batches % count;
+  const int in_larger = larger * (smaller + 1);
+  return micro_batch < in_larger ? micro_batch / (smaller + 1) : larger + (micro_batch - in_larger) / smaller;
+}
+
 namespace {
 
-// Position `k` of the interleaved forward order: groups of `stages` micro-batches go through all chunks in
-// turn.
-ir::PhaseRun interleaved_run(const Pipeline& p, int k, bool forward) {
-  const int group = p.stages * p.chunks;
-  const int chunk = k % group / p.stages;
-  const int micro_batch = k / group * p.stages + k % p.stages;
+// Position `k` of the interleaved forward order: groups of micro-batches go through all chunks in turn.
+ir::PhaseRun interleaved_run(const Pipeline& p, const Groups& groups, int k, bool forward) {
+  const int group = groups.of(k / p.chunks), begin = groups.begin(group);
+  const int size = groups.begin(group + 1) - begin, inside = k - begin * p.chunks;
+  const int chunk = inside / size;
+  const int micro_batch = begin + inside % size;
   return forward ? ir::PhaseRun{forward_phase(chunk), micro_batch}
                  : ir::PhaseRun{backward_phase(p, p.chunks - 1 - chunk), micro_batch};
 }
 
 // Forward runs made before the first backward one.
 int warm_up(const Pipeline& p, int stage) {
-  const int ahead = p.chunks > 1 ? (p.stages - stage - 1) * 2 + (p.chunks - 1) * p.stages
+  const int ahead = p.chunks > 1 ? (p.stages - stage - 1) * 2 + (p.chunks - 1) * Groups(p).largest()
                                  : ahead_of(p.kind, p.in_flight, p.stages, stage, p.micro_batches);
   return std::min(ahead, p.micro_batches * p.chunks - 1);
 }
@@ -117,12 +141,13 @@ std::vector<ir::PhaseRun> stage_order(const Pipeline& p, int stage) {
   const int ahead = warm_up(p, stage);
   const bool split = splits_backward(p, stage);
   const int chunk = p.chunks - 1;  // the head's; a schedule that splits all passes has one
+  const Groups groups(p);
   std::vector<ir::PhaseRun> order;
   int weights = 0, waiting = 0;  // second parts of backward passes so far, and those to come
   for (int k = 0; k < all + ahead; ++k) {
-    if (k < all) order.push_back(interleaved_run(p, k, true));
+    if (k < all) order.push_back(interleaved_run(p, groups, k, true));
     if (k >= ahead) {
-      order.push_back(interleaved_run(p, k - ahead, false));
+      order.push_back(interleaved_run(p, groups, k - ahead, false));
       waiting += order.back().phase == backward_phase(p, chunk) ? 1 : 0;
     }
     if (!split || waiting <= weights_behind(p, stage, k, all)) continue;
@@ -143,12 +168,19 @@ int in_flight(const std::vector<ir::PhaseRun>& order, int from, int to) {
 }
 
 std::vector<int> chunks_in_flight(const Pipeline& p, int stage) {
-  std::vector<int> now(static_cast<size_t>(p.chunks)), most = now;
-  for (const ir::PhaseRun& run : stage_order(p, stage)) {
-    const auto chunk = static_cast<size_t>(run.phase % p.chunks);
-    if (run.phase >= 2 * p.chunks) continue;
-    now[chunk] += run.phase < p.chunks ? 1 : -1;
-    most[chunk] = std::max(most[chunk], now[chunk]);
+  const Groups groups(p);
+  const int all = p.micro_batches * p.chunks, ahead = warm_up(p, stage);
+  std::vector<int> most(static_cast<size_t>(p.chunks));
+  // Behind the warm-up every group is like the one before it, but for the first of the smaller ones.
+  const int some = ahead + 3 * p.chunks * groups.largest();
+  for (const int start : std::set{0, groups.begin(p.micro_batches % groups.count) * p.chunks}) {
+    std::vector<int> now(most.size(), start / p.chunks);
+    for (int k = 0; k < start - ahead; ++k) --at(now, interleaved_run(p, groups, k, false).phase - p.chunks);
+    for (int k = start; k < std::min(all, start + some); ++k) {
+      const int chunk = interleaved_run(p, groups, k, true).phase;
+      at(most, chunk) = std::max(at(most, chunk), ++at(now, chunk));
+      if (k >= ahead) --at(now, interleaved_run(p, groups, k - ahead, false).phase - p.chunks);
+    }
   }
   return most;
 }

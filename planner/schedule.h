@@ -20,7 +20,12 @@
 // With v virtual stages a stage holds v chunks of the model; chunk c of stage s is the model's part c *
 // stages + s, and the order is Megatron's interleaved one (Narayanan et al. 2021, section 2.2). Phase c is
 // the forward pass of chunk c, phase v + c its backward pass, where that is split phase 2v + c its second
-// part.
+// part. Groups of p micro-batches go through all chunks in turn. Where p does not divide the micro-batches,
+// groups are larger, as in PyTorch's interleaved schedule, and as level as can be: no group but a step's only
+// one has fewer than p, since stages would wait for each other forever.
+//
+//   interleaved, 2 stages of 2 chunks, 5 micro-batches: groups of 3 and 2
+//   stage 1:  F0.0 F0.1 F0.2 F1.0 B1.0 F1.1 B1.1 F1.2 B1.2 F0.3 B0.0 F0.4 B0.1 F1.3 B0.2 ...
 #pragma once
 
 #include <compare>
@@ -71,6 +76,18 @@ inline bool splits_backward(const Pipeline& pipeline, int stage) {
   return splits_backward(pipeline.kind) || (pipeline.head_behind > 0 && stage == pipeline.stages - 1);
 }
 
+// Micro-batches that go through all chunks together, group by group.
+//
+//   2 stages of 2 chunks: 4 micro-batches are 2 and 2, 5 are 3 and 2, 3 are 3, 1 is 1
+struct Groups {
+  int count = 1;      // of groups
+  int micro_batches;  // in all of them
+  explicit Groups(const Pipeline& pipeline);
+  int begin(int group) const;  // the first micro-batch of a group; of `count`: all of them
+  int largest() const { return begin(1); }
+  int of(int micro_batch) const;
+};
+
 inline int forward_phase(int chunk) { return chunk; }
 inline int backward_phase(const Pipeline& pipeline, int chunk) { return pipeline.chunks + chunk; }
 inline int weight_phase(const Pipeline& pipeline, int chunk) { return 2 * pipeline.chunks + chunk; }
@@ -84,6 +101,14 @@ int in_flight(const std::vector<ir::PhaseRun>& order, int from, int to);
 // On a stage of one chunk, by its formula: the most micro-batches whose forward pass has begun and whose
 // backward pass is not over, as far as the step has that many.
 int most_in_flight(const PipelineSchedule& schedule, int stages, int stage, int micro_batches);
+
+// On a stage of one chunk: the most micro-batches between the begin of their forward pass and the end of the
+// first part of their backward pass, and between the begin of that and the end of the second; 0 where there
+// is none.
+struct MostOfParts {
+  int first = 0, second = 0;
+};
+MostOfParts most_of_parts(const Pipeline& pipeline, int stage);
 
 // The same by chunk, from its forward pass to the backward pass that reads what it left.
 std::vector<int> chunks_in_flight(const Pipeline& pipeline, int stage);

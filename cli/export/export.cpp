@@ -63,6 +63,10 @@ bool Source::even_stages() const {
   return std::all_of(layers.begin(), layers.end(), [&](int n) { return n == layers.front(); });
 }
 
+bool Source::other_groups() const {
+  return parallel().virtual_stages > 1 && micro_batches() % parallel().pp != 0;
+}
+
 bool Source::rings() const { return job().cluster.framework->ring_attention; }
 
 bool Source::can_exchange_heads() const {

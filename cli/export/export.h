@@ -54,8 +54,10 @@ struct Source {
   bool replicated() const { return parallel().dp > 1; }
   bool sharded() const { return parallel().dp > 1 && parallel().zero > 0; }
   bool mixed() const { return ir::is_mixed(train().precision); }
-  bool recomputes() const;          // anything (recomputes_anything of cli/effects.h)
-  bool even_stages() const;         // all (virtual) stages have as many layers
+  bool recomputes() const;   // anything (recomputes_anything of cli/effects.h)
+  bool even_stages() const;  // all (virtual) stages have as many layers
+  // Virtual stages run groups of other numbers of micro-batches than pp (planner::Groups).
+  bool other_groups() const;
   bool rings() const;               // the simulated framework sends keys and values round
   bool can_exchange_heads() const;  // over context parallelism: it divides the heads of a rank of tp
   // The type of gradients where products have 16 bits: "float32" or "half".

@@ -140,6 +140,8 @@ void write_stages(Writer& w) {
   const planner::Hints& h = w.from.parallel();
   if (!w.from.pipelined()) return;
   if (is_t5(w.from)) return w.cannot("parallel.pp", "pretrain_t5.py refuses pipelines");
+  if (w.from.other_groups())
+    w.cannot("parallel.virtual_stages", "interleaved stages take micro-batches in groups of pp");
   const bool layout = !w.from.even_stages();
   if (layout)
     w.set("--pipeline-model-parallel-layout", pipeline_layout(h.stage_layers));
@@ -429,7 +431,7 @@ std::vector<Row> make_rows() {
        [](Writer& w) { w.set("--pipeline-model-parallel-size", w.from.parallel().pp); }},
       {{"parallel.stage_layers", "parallel.virtual_stages"},
        {"--pipeline-model-parallel-layout", "--num-virtual-stages-per-pipeline-rank"},
-       "stages of t5",
+       "stages of t5; virtual ones where pp does not divide the micro-batches",
        write_stages},
       {{"parallel.context_parallel", "parallel.gather_keys"},
        {"--context-parallel-size", "--cp-comm-type"},

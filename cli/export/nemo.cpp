@@ -84,6 +84,8 @@ void write_stages(Writer& w) {
   const planner::Hints& h = w.from.parallel();
   if (!w.from.pipelined()) return;
   w.set("MegatronStrategy.pipeline_dtype", dtype(w.from));
+  if (w.from.other_groups())
+    w.cannot("parallel.virtual_stages", "interleaved stages take micro-batches in groups of pp");
   if (h.virtual_stages > 1) w.set("MegatronStrategy.virtual_pipeline_model_parallel_size", h.virtual_stages);
   if (!w.from.even_stages())
     w.set("MegatronStrategy.pipeline_model_parallel_layout", pipeline_layout(h.stage_layers));
@@ -348,7 +350,7 @@ std::vector<Row> make_rows() {
       {{"parallel.stage_layers", "parallel.virtual_stages"},
        {"MegatronStrategy.pipeline_dtype", "MegatronStrategy.virtual_pipeline_model_parallel_size",
         "MegatronStrategy.pipeline_model_parallel_layout"},
-       "",
+       "virtual ones where pp does not divide the micro-batches",
        write_stages},
       {{"parallel.context_parallel", "parallel.gather_keys"},
        {"MegatronStrategy.context_parallel_size", "GPTConfig.cp_comm_type"},

@@ -2,6 +2,7 @@
 // model order.
 //
 //   pipeline_layout({3, 3, 2})   "Et*3|t*3|t*2L"
+//   pipeline_layout({0, 2, 0})   "E|t*2|L"
 #pragma once
 
 #include <fmt/format.h>
@@ -14,7 +15,8 @@ namespace boxcar::cli::exports {
 inline std::string pipeline_layout(const std::vector<int>& stage_layers) {
   std::string text = "E";
   for (size_t i = 0; i < stage_layers.size(); ++i)
-    text += fmt::format("{}t*{}", i == 0 ? "" : "|", stage_layers[i]);
+    text += fmt::format("{}{}", i == 0 ? "" : "|",
+                        stage_layers[i] == 0 ? "" : fmt::format("t*{}", stage_layers[i]));
   return text + "L";
 }
 

@@ -137,6 +137,9 @@ void write_pipeline(Writer& w) {
   w.set("parallelism.pipeline_parallel_microbatch_size", h.micro_batch);
   if (schedule != "1f1b" && schedule != "gpipe")
     w.cannot("parallel.schedule", "1F1B, GPipe and interleaved ones are like ours; 1F1B is written");
+  const planner::Groups groups(planner::pipeline_of(h, static_cast<int>(w.from.micro_batches())));
+  if (w.from.micro_batches() % groups.count != 0)
+    w.cannot("parallel.virtual_stages", "interleaved stages take micro-batches in groups of one size");
   Json parts = Json::array();
   int layer = 0;
   for (size_t stage = 0; stage < h.stage_layers.size(); ++stage) {
@@ -338,7 +341,7 @@ std::vector<Row> make_rows() {
       {{"parallel.pp", "parallel.virtual_stages", "parallel.stage_layers", "parallel.schedule"},
        {"parallelism.pipeline_parallel_degree", "parallelism.pipeline_parallel_schedule",
         "parallelism.pipeline_parallel_microbatch_size", "parallelism.module_fqns_per_model_part"},
-       "zb-h1, zb-h2, and numbers in flight",
+       "zb-h1, zb-h2, and numbers in flight; virtual stages with groups of several sizes",
        write_pipeline},
       {{"parallel.context_parallel", "parallel.gather_keys"},
        {"parallelism.context_parallel_degree", "parallelism.context_parallel_rotate_method"},

@@ -40,7 +40,8 @@ Hints of_a_layer(Hints h) {
   h.dp = h.ep, h.pp = h.virtual_stages = 1;
   h.stage_layers.clear();
   h.zero = h.fsdp_group = 0;
-  h.schedule = {};
+  h.schedule =
+      planner::splits_backward(h.schedule.kind) ? planner::Schedule::zb_h1 : planner::PipelineSchedule();
   h.mesh_order = planner::usual_mesh_order;
   h.stage_order.clear();
   return h;
@@ -178,12 +179,12 @@ bool is_in_backward(ir::PhaseKind kind) {
   return kind == ir::PhaseKind::backward || kind == ir::PhaseKind::weight;
 }
 
-// Kernel seconds of a micro-batch.
-double computing(const ir::Program& program, const std::vector<double>& seconds) {
+// Kernel seconds of a micro-batch in phases of which `asked` says yes.
+template <typename F>
+double computing(const ir::Program& program, const std::vector<double>& seconds, const F& asked) {
   double sum = 0;
   for (size_t a = 0; a < program.actors.size(); ++a)
-    if (computes(program, program.actors[a]) &&
-        program.phase_of(program.actors[a]).kind != ir::PhaseKind::update)
+    if (computes(program, program.actors[a]) && asked(program.phase_of(program.actors[a]).kind))
       sum += seconds[a];
   return sum;
 }
@@ -233,11 +234,15 @@ std::vector<std::vector<bool>> read_elsewhere(const ir::Plan& plan) {
 // As ProgramBuilder counts the slots of registers, and plan_memory lays them out.
 void add_bytes(const ir::Program& program, const std::vector<bool>& read_elsewhere, StageCost& cost) {
   const auto kind_of = [&](int actor) { return program.phase_of(at(program.actors, actor)).kind; };
-  std::vector<bool> for_backward(program.registers.size());
+  std::vector<bool> for_backward(program.registers.size()), for_weight = for_backward;
+  bool splits = false;
   for (size_t a = 0; a < program.actors.size(); ++a)
-    for (const ir::Input& input : program.actors[a].inputs)
-      if (input.program < 0 && is_in_backward(kind_of(static_cast<int>(a))))
-        at(for_backward, input.reg) = true;
+    for (const ir::Input& input : program.actors[a].inputs) {
+      const ir::PhaseKind kind = kind_of(static_cast<int>(a));
+      splits |= kind == ir::PhaseKind::weight;
+      if (input.program < 0 && is_in_backward(kind)) at(for_backward, input.reg) = true;
+      if (input.program < 0 && kind == ir::PhaseKind::weight) at(for_weight, input.reg) = true;
+    }
   const std::vector<bool> shares = planner::shares_memory(program);
   double places = 0;
   for (size_t r = 0; r < program.registers.size(); ++r) {
@@ -250,9 +255,14 @@ void add_bytes(const ir::Program& program, const std::vector<bool>& read_elsewhe
       continue;
     }
     const ir::ActorKind made = at(program.actors, reg.producer).kind;
-    const bool kept = kind_of(reg.producer) == ir::PhaseKind::forward && for_backward[r];
+    const ir::PhaseKind made_in = kind_of(reg.producer);
+    const bool from_forward = made_in == ir::PhaseKind::forward && for_backward[r];
+    const bool kept = from_forward || (made_in == ir::PhaseKind::backward && for_weight[r]);
     const bool comes = made == ir::ActorKind::pull || made == ir::ActorKind::copy;
-    if (kept) at(cost.bytes, ir::MemoryKind::activations) += bytes;
+    double& keeps = !from_forward              ? cost.to_weight
+                    : splits && !for_weight[r] ? cost.to_backward
+                                               : at(cost.bytes, ir::MemoryKind::activations);
+    if (kept) keeps += bytes;
     double beside = kept ? 0 : all;
     if (comes) beside = kept ? bytes : 2 * bytes;
     if (!comes && !kept && read_elsewhere[r]) beside = 2 * bytes;
@@ -261,13 +271,18 @@ void add_bytes(const ir::Program& program, const std::vector<bool>& read_elsewhe
   cost.transient = static_cast<double>(program.arena_bytes) - places;
 }
 
-// Forward and backward.
-std::pair<double, double> pass_seconds(const ir::Program& program, const std::vector<double>& seconds) {
-  std::pair<double, double> sum;
+// Forward, backward, and what of the latter is its second part.
+struct Passes {
+  double forward = 0, backward = 0, weight = 0;
+};
+
+Passes pass_seconds(const ir::Program& program, const std::vector<double>& seconds) {
+  Passes sum;
   for (int phase = 0; phase < static_cast<int>(program.phases.size()); ++phase) {
     const ir::PhaseKind kind = at(program.phases, phase).kind;
-    if (kind == ir::PhaseKind::forward) sum.first += phase_seconds(program, phase, seconds);
-    if (is_in_backward(kind)) sum.second += phase_seconds(program, phase, seconds);
+    if (kind == ir::PhaseKind::forward) sum.forward += phase_seconds(program, phase, seconds);
+    if (is_in_backward(kind)) sum.backward += phase_seconds(program, phase, seconds);
+    if (kind == ir::PhaseKind::weight) sum.weight += phase_seconds(program, phase, seconds);
   }
   return sum;
 }
@@ -282,15 +297,19 @@ StageCost stage_cost(const ir::Program& program, const ActTimes& times,
   const auto& [seconds, alone, launches] = times;
   StageCost cost;
   const auto kind_of = [&](int phase) { return at(program.phases, phase).kind; };
-  std::tie(cost.forward, cost.backward) = pass_seconds(program, seconds);
+  const Passes passes = pass_seconds(program, seconds);
+  cost.forward = passes.forward, cost.backward = passes.backward, cost.weight = passes.weight;
   cost.update = state_time(program, seconds, alone,
                            [&](const ir::Actor& a) { return kind_of(a.phase) == ir::PhaseKind::update; });
   cost.accumulate =
       state_time(program, alone, alone, [](const ir::Actor& a) { return a.is(ir::OpKind::accumulate); });
   for (size_t a = 0; a < program.actors.size(); ++a)
     if (program.actors[a].is(ir::OpKind::accumulate)) cost.accumulate_launches += launches[a];
-  cost.lead = pass_seconds(program, alone).second - pass_seconds(program, launches).second;
-  cost.computing = computing(program, alone);
+  cost.lead = pass_seconds(program, alone).backward - pass_seconds(program, launches).backward;
+  cost.computing =
+      computing(program, alone, [](ir::PhaseKind kind) { return kind != ir::PhaseKind::update; });
+  cost.forward_computing =
+      computing(program, alone, [](ir::PhaseKind kind) { return kind == ir::PhaseKind::forward; });
   add_elements(program, cost);
   add_bytes(program, read_elsewhere, cost);
   return cost;
@@ -299,9 +318,10 @@ StageCost stage_cost(const ir::Program& program, const ActTimes& times,
 // `seconds`: where kernels take `times` as long.
 void note_slower(const ir::Program& program, const std::vector<double>& seconds, double times,
                  StageCost& cost) {
-  const auto [forward, backward] = pass_seconds(program, seconds);
-  cost.forward_kernels = (forward - cost.forward) / (times - 1);
-  cost.backward_kernels = (backward - cost.backward) / (times - 1);
+  const Passes passes = pass_seconds(program, seconds);
+  cost.forward_kernels = (passes.forward - cost.forward) / (times - 1);
+  cost.backward_kernels = (passes.backward - cost.backward) / (times - 1);
+  cost.weight_kernels = (passes.weight - cost.weight) / (times - 1);
 }
 
 // Times of acts of the stage whose first class is `first`, without collectives with other stages.
@@ -329,17 +349,22 @@ template <typename F>
 StageCost combine(const StageCost& a, const StageCost& b, const F& f) {
   StageCost c{f(a.forward, b.forward),
               f(a.backward, b.backward),
+              f(a.weight, b.weight),
               f(a.forward_kernels, b.forward_kernels),
               f(a.backward_kernels, b.backward_kernels),
+              f(a.weight_kernels, b.weight_kernels),
               {f(a.update.whole, b.update.whole), f(a.update.least, b.update.least)},
               {f(a.accumulate.whole, b.accumulate.whole), f(a.accumulate.least, b.accumulate.least)},
               f(a.accumulate_launches, b.accumulate_launches),
               f(a.lead, b.lead),
               f(a.computing, b.computing),
+              f(a.forward_computing, b.forward_computing),
               f(a.elements, b.elements),
               f(a.expert_elements, b.expert_elements),
               0,
               {},
+              f(a.to_backward, b.to_backward),
+              f(a.to_weight, b.to_weight),
               a.transient};
   for (size_t kind = 0; kind < c.bytes.size(); ++kind) c.bytes[kind] = f(a.bytes[kind], b.bytes[kind]);
   return c;
@@ -428,9 +453,11 @@ StageCost StageCost::slowed(double times) const {
   StageCost cost = *this;
   cost.forward += (times - 1) * forward_kernels;
   cost.backward += (times - 1) * backward_kernels;
+  cost.weight += (times - 1) * weight_kernels;
   cost.lead += (times - 1) * backward_kernels;
   for (StateTime* state : {&cost.update, &cost.accumulate}) state->whole *= times, state->least *= times;
   cost.computing *= times;
+  cost.forward_computing *= times;
   return cost;
 }
 
@@ -542,12 +569,12 @@ ModelCost Measuring::of(const CostKey& key) {
         static_cast<double>(ir::models::padded_vocab(*planner::padded_model(probe.job).transformer()) *
                             job.model->hidden / key.hints.tp);
     const size_t half = stages_of_a_kind.size();
-    cost.tied.push_back(tied_use(0, less(stages[0], stages[1]), elements));
+    cost.tied.push_back(tied_use(-1, less(stages[0], stages[1]), elements));
     if (decodes)
       cost.tied.push_back(
           tied_use(job.model.layers() - decoder, less(stages[half], stages[half + 1]), elements));
     cost.tied.push_back(
-        tied_use(job.model.layers() - 1, less(stages.back(), stages[stages.size() - 3]), elements));
+        tied_use(job.model.layers(), less(stages.back(), stages[stages.size() - 3]), elements));
   }
   return cost;
 }

@@ -1,4 +1,5 @@
-// Costs of a transformer's stages, from the plan of a small model under the same degrees.
+// Costs of a transformer's stages, from the plan of a small model under the same degrees, with backward
+// passes whole or in two parts.
 //
 //   the probe: four stages of 1, 1, 2 and 1 layers, dp 1, two micro-batches
 //   layer = the third less the second; joint = the second less a layer: transfers, and what is once a stage;
@@ -38,8 +39,10 @@ struct StateTime {
 
 struct StageCost {
   double forward = 0, backward = 0;  // s, of a micro-batch, with the collectives inside the stage
+  // Of `backward`, the second part where backward passes are split: gradients of parameters alone.
+  double weight = 0;
   // Growth of these per added multiple of the stage's kernel time; 0 where no device is slow.
-  double forward_kernels = 0, backward_kernels = 0;
+  double forward_kernels = 0, backward_kernels = 0, weight_kernels = 0;
   StateTime update;  // of a step
   // In the backward pass: the kernels that add up gradients, launched in time, and their launches, in s of
   // the host.
@@ -50,12 +53,17 @@ struct StageCost {
   double lead = 0;
   // Kernels of a micro-batch alone, launched in time, without those that add up gradients, in s.
   double computing = 0;
-  double elements = 0;         // of parameters, on one device
-  double expert_elements = 0;  // of them, of experts
-  int layers = 0;              // of a stage
+  double forward_computing = 0;  // of its forward pass alone
+  double elements = 0;           // of parameters, on one device
+  double expert_elements = 0;    // of them, of experts
+  int layers = 0;                // of a stage
   // Bytes on a device with nothing sharded, by ir::MemoryKind. Activations: bytes that each micro-batch in
   // flight keeps; workspace: other bytes that stay, mainly slots of transfers.
   std::array<double, ir::memory_kinds> bytes{};
+  // Where backward passes are split, activations are those that the second part reads. Beside them
+  // micro-batches keep bytes from their forward pass to the first part alone, and from the first part to the
+  // second.
+  double to_backward = 0, to_weight = 0;
   double transient = 0;  // the most bytes that acts need for a moment
 
   // The cost where kernels take `times` as long.
@@ -64,7 +72,7 @@ struct StageCost {
 
 // A use of a table that the model reads several times. A stage has the table once, however many ops read it.
 struct TiedUse {
-  int layer = 0;
+  int layer = 0;  // as of ops: -1 before the first, `layers` after the last
   // Additions to its layer's cost: elements, update, accumulate, bytes of states; and the stage's transient.
   StageCost states;
 };

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "planner/estimate/slow_stages.h"
+#include "planner/resolve.h"
 #include "planner/solve/cost.h"
 #include "sbp/at.h"
 
@@ -92,13 +93,14 @@ std::vector<int> level_layers(const Job& job, const KindCosts& costs, const InFl
     stage.seconds = infinity;
   };
   for (int s = 0; s < stages; ++s) add_layer(s);
+  const auto lacks = [&](int s) { return at(next, s).layers <= planner::least_layers(job.model, s, stages); };
   for (int64_t left = job.model.layers(); left > 0; --left) {
-    // Every stage has a layer.
-    const bool short_of = std::any_of(next.begin(), next.end(), [](const Stage& s) { return s.layers == 1; });
+    bool any_lacks = false;
+    for (int s = 0; s < stages; ++s) any_lacks |= lacks(s);
     int fastest = -1;
     for (int s = 0; s < stages; ++s) {
       const Stage& stage = at(next, s);
-      if (short_of && stage.layers > 1) continue;
+      if (any_lacks && !lacks(s)) continue;
       if (fastest < 0 || stage.seconds <= at(next, fastest).seconds) fastest = s;
     }
     if (at(next, fastest).seconds == infinity) return {};

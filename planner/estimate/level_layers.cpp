@@ -1,9 +1,11 @@
 #include "planner/estimate/level_layers.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 
+#include "planner/resolve.h"
 #include "planner/solve/cost.h"
 
 namespace boxcar::search {
@@ -44,9 +46,10 @@ std::vector<int> level_cut(const std::vector<StageCost>& layers, const std::vect
   return result;
 }
 
-// Stages of equal layers, each with at least one, and their times.
+// Stages of equal layers and their times.
 struct LevelStages {
   std::vector<double> with_one, layer;  // s, by stage
+  std::vector<int> least;               // layers
 
   double seconds(size_t stage, int layers) const { return with_one[stage] + (layers - 1) * layer[stage]; }
   double slowest(const std::vector<int>& cut) const {
@@ -63,10 +66,10 @@ struct LevelStages {
   // Puts every layer where it costs least by `price`; empty where that is infinite.
   template <typename Price>
   std::vector<int> cut(int64_t layers, const Price& price) const {
-    std::vector<int> result(layer.size(), 1);
+    std::vector<int> result = least;
     std::vector<std::pair<double, double>> next;
-    for (size_t s = 0; s < result.size(); ++s) next.push_back(price(s, 2));
-    for (int64_t left = layers - std::ssize(result); left > 0; --left) {
+    for (size_t s = 0; s < result.size(); ++s) next.push_back(price(s, least[s] + 1));
+    for (int64_t left = layers - std::accumulate(least.begin(), least.end(), int64_t{0}); left > 0; --left) {
       // Ties go to the last: the first stages hold the most micro-batches.
       const auto least = std::min_element(next.rbegin(), next.rend());
       if (least->first == infinity) return {};
@@ -85,22 +88,25 @@ struct LevelStages {
       return all > most ? std::pair(infinity, 0.0) : std::pair(layer[s], all);
     });
   }
-  // Times that a slowest stage could take, from `least` to below `most`.
-  std::set<double> limits(int64_t layers, double least, double most) const {
+  // Times that a slowest stage could take, from `from` to below `most`.
+  std::set<double> limits(int64_t layers, double from, double most) const {
     std::set<double> all;
     for (size_t s = 0; s < layer.size(); ++s)
-      for (int l = 1; l <= layers; ++l)
-        if (const double limit = seconds(s, l); least <= limit && limit < most) all.insert(limit);
+      for (int l = least[s]; l <= layers; ++l)
+        if (const double limit = seconds(s, l); from <= limit && limit < most) all.insert(limit);
     return all;
   }
 };
 
 }  // namespace
 
-std::vector<int> level_layers(int64_t layers, const ModelCost& cost, const std::vector<double>& slowness,
-                              int micro_batches) {
+std::vector<int> level_layers(const ir::models::Model& model, const ModelCost& cost,
+                              const std::vector<double>& slowness, int micro_batches) {
   if (!cost.layers.empty()) return level_cut(cost.layers, slowness);
+  const int64_t layers = model.layers();
   LevelStages stages;
+  for (int64_t s = 0; s < std::ssize(slowness); ++s)
+    stages.least.push_back(planner::least_layers(model, s, std::ssize(slowness)));
   for (const double slow : slowness) {
     // Costs once per stage count where stages differ by them.
     const double once = pass_seconds(cost.joint.slowed(slow)) - pass_seconds(cost.joint);
@@ -117,7 +123,8 @@ std::vector<int> level_layers(int64_t layers, const ModelCost& cost, const std::
   // be slower.
   const double cheapest = *std::min_element(stages.layer.begin(), stages.layer.end());
   double saves = 0;
-  for (size_t s = 0; s < best.size(); ++s) saves += (best[s] - 1) * (stages.layer[s] - cheapest);
+  for (size_t s = 0; s < best.size(); ++s)
+    saves += (best[s] - stages.least[s]) * (stages.layer[s] - cheapest);
   if (saves <= 0) return best;
   const double slowest = stages.slowest(best);
   const double most = micro_batches > 1 ? slowest + saves / (micro_batches - 1) : infinity;

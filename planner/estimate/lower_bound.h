@@ -10,15 +10,20 @@
 // computing, and the bound is least on the last stage. In any order of stages, the slowest devices are at
 // best on as few stages as have room for them, which gives at least m C / (sum of 1 / f_i). Collectives,
 // transfers, updates and launches that wait only add to it. Where only some layers recompute, the bound takes
-// as many, on any stages.
+// as many, on any stages. Virtual stages that differ in layers are taken as they are cut.
+//
+// Where backward passes are in two parts, the second ones may fill the end of a step, so that a stage waits
+// for forward passes alone: T >= m c_i + sum of f c_j before it, with f the forward share of a layer. However
+// layers are cut, T >= f C / (1 - (1 - f/m)^p), less f times what is no layer.
 #pragma once
 
 #include "planner/estimate/estimate.h"
 
 namespace boxcar::search {
 
-// In s, for layouts that the hints lead to, any cut of the layers, any order of the stages and of the mesh,
-// and any order of whole backward passes. `job` has dp, stage_layers and micro_batches filled in.
+// In s, for layouts that the hints lead to, any cut of the layers into stages or into equal virtual stages,
+// any order of the stages and of the mesh, and any order of backward passes that are whole or, as the job
+// says, in two parts. `job` has dp, stage_layers and micro_batches filled in.
 double least_seconds(const planner::Job& job, const KindCosts& costs);
 
 }  // namespace boxcar::search

@@ -7,10 +7,12 @@
 
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
+#include "planner/estimate/pipeline_runs.h"
 #include "planner/estimate/slow_stages.h"
 #include "planner/mesh.h"
 #include "planner/schedule.h"
 #include "planner/sharding.h"
+#include "planner/stages.h"
 #include "sbp/at.h"
 #include "sim/models/collective_time.h"
 
@@ -28,30 +30,36 @@ void add(StateTime& sum, const StateTime& part, double times) {
 void add(StageCost& sum, const StageCost& part, double times = 1) {
   sum.forward += times * part.forward;
   sum.backward += times * part.backward;
+  sum.weight += times * part.weight;
   sum.forward_kernels += times * part.forward_kernels;
   sum.backward_kernels += times * part.backward_kernels;
+  sum.weight_kernels += times * part.weight_kernels;
   add(sum.update, part.update, times);
   add(sum.accumulate, part.accumulate, times);
   sum.accumulate_launches += times * part.accumulate_launches;
   sum.lead += times * part.lead;
   sum.computing += times * part.computing;
+  sum.forward_computing += times * part.forward_computing;
   sum.elements += times * part.elements;
   sum.expert_elements += times * part.expert_elements;
   sum.layers += part.layers;
+  sum.to_backward += times * part.to_backward;
+  sum.to_weight += times * part.to_weight;
   sum.transient = std::max(sum.transient, part.transient);
   for (size_t kind = 0; kind < sum.bytes.size(); ++kind) sum.bytes[kind] += times * part.bytes[kind];
 }
 
 // Micro-batches whose activations a stage holds at most, of each of its virtual stages.
-std::vector<double> in_flight(const Hints& h, int stage, double micro_batches) {
-  if (h.virtual_stages == 1)
-    return {static_cast<double>(
-        planner::most_in_flight(h.schedule, h.pp, stage, static_cast<int>(micro_batches)))};
-  // After some rounds every chunk has had the most that it ever has.
-  const planner::Pipeline pipeline =
-      planner::pipeline_of(h, static_cast<int>(std::min<double>(micro_batches, 4 * h.pp)));
-  const std::vector<int> chunks = planner::chunks_in_flight(pipeline, stage);
-  return {chunks.begin(), chunks.end()};
+std::vector<Held> in_flight(const Hints& h, int stage, int micro_batches) {
+  const planner::Pipeline pipeline = planner::pipeline_of(h, micro_batches);
+  std::vector<Held> held;
+  if (h.virtual_stages > 1) {
+    for (const double chunk : planner::chunks_in_flight(pipeline, stage)) held.push_back({chunk, chunk, 0});
+    return held;
+  }
+  const planner::MostOfParts parts = planner::most_of_parts(pipeline, stage);
+  const int to_end = planner::most_in_flight(h.schedule, h.pp, stage, micro_batches);
+  return {{static_cast<double>(to_end), static_cast<double>(parts.first), static_cast<double>(parts.second)}};
 }
 
 // A device's share of sharded states; those of an expert are shared by the ranks that have it.
@@ -105,6 +113,7 @@ GradientBytes gradient_bytes(const Job& job) {
 // Layers that follow each other on a stage; those that compute again come first.
 struct Part {
   int stage = 0, begin = 0, layers = 0, recomputed = 0;
+  bool first = false, last = false;  // the model's ends are here
   bool has(int layer) const { return begin <= layer && layer < begin + layers; }
 };
 
@@ -115,19 +124,13 @@ std::vector<std::vector<Part>> parts_of(const Job& job) {
   int begin = 0;
   for (size_t v = 0; v < layers.size(); begin += layers[v++]) {
     const size_t stage = v % parts.size();
-    parts[stage].push_back(
-        {static_cast<int>(stage), begin, layers[v], recomputed_layers(job.train, v, layers[v])});
+    parts[stage].push_back({static_cast<int>(stage), begin, layers[v],
+                            recomputed_layers(job.train, v, layers[v]), v == 0, v + 1 == layers.size()});
   }
   return parts;
 }
 
-bool is_last(const Job& job, const Part& part) { return part.begin + part.layers == job.model.layers(); }
-
-int stage_of(const Hints& h, int layer) {
-  int part = 0;
-  for (int end = 0; (end += at(h.stage_layers, part)) <= layer;) ++part;
-  return part % h.pp;
-}
+int stage_of(const Hints& h, int layer) { return planner::virtual_stage(h.stage_layers, layer) % h.pp; }
 
 // Uses of a tied table on one stage, from the first on.
 std::vector<const TiedUse*> tied_uses(const Hints& h, const ModelCost& cost, int stage) {
@@ -153,13 +156,13 @@ std::vector<Piece> pieces_of(const Job& job, const ModelCost& cost, const Part& 
   const auto add = [&](const StageCost& c) {
     pieces.push_back({parameter_bytes(c) * (1 - (gathers_experts ? 0 : experts_of(c))), c.transient});
   };
-  if (part.begin == 0) add(cost.first);
+  if (part.first) add(cost.first);
   for (int l = part.begin; l < part.begin + part.layers; ++l)
     add(layer_at(job, cost, static_cast<size_t>(l)));
-  if (is_last(job, part)) add(cost.last);
+  if (part.last) add(cost.last);
   const std::vector<const TiedUse*> tied = tied_uses(job.parallel, cost, part.stage);
-  if (tied.size() > 1 && part.has(tied[0]->layer))
-    at(pieces, tied[0]->layer - part.begin).transient += waiting(*tied[0]);
+  if (tied.size() > 1 && (tied[0]->layer < 0 ? part.first : part.has(tied[0]->layer)))
+    at(pieces, std::max(0, tied[0]->layer - part.begin)).transient += waiting(*tied[0]);
   return pieces;
 }
 
@@ -276,6 +279,8 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
   const auto by_layer = [&](sbp::Collective collective, double size) {
     return layers * seconds(collective, size / layers);
   };
+  // Where backward passes are split, gradients are made in the second parts.
+  const double behind = stage.weight > 0 ? stage.weight : stage.backward;
   const GradientBytes gradient = gradient_bytes(job);
   const double parameter = gradient.made;
   // Gradients of the embeddings and of the first layer come last, and their parameters are wanted first.
@@ -289,13 +294,13 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
                                : 0;
   if (!sharding.states) {
     const double reduce = seconds(sbp::Collective::all_reduce, gradient.reduced) + cast_once;
-    return update + (h.overlap_grad ? added(job, reduce, stage.backward, open) : reduce);
+    return update + (h.overlap_grad ? added(job, reduce, behind, open) : reduce);
   }
   const double once =
       added(job, seconds(sbp::Collective::all_gather, parameter), h.overlap_param ? stage.forward : 0, open);
   if (!sharding.reduces_each_micro_batch()) {
     const double reduce = seconds(sbp::Collective::reduce_scatter, gradient.reduced) + cast_once;
-    return update + once + (h.overlap_grad ? added(job, reduce, stage.backward, open) : reduce);
+    return update + once + (h.overlap_grad ? added(job, reduce, behind, open) : reduce);
   }
   const double m = job.train.micro_batches;
   const double reduce = by_layer(sbp::Collective::reduce_scatter, gradient.reduced);
@@ -304,8 +309,7 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
   const double launches = gradient.is_cast(true) ? stage.accumulate_launches : 0;
   const double kernels_more = sums + casts - stage.accumulate.whole;
   if (!sharding.gathers_in_each_pass())
-    return update + once +
-           m * (added(job, reduce, stage.backward, open) + longer(stage, kernels_more, launches));
+    return update + once + m * (added(job, reduce, behind, open) + longer(stage, kernels_more, launches));
   // On the way back a layer's gradients are reduced before the next layer's parameters are gathered, which
   // its kernels wait for: only the adding up of gradients is behind them.
   const double gather = by_layer(sbp::Collective::all_gather, parameter);
@@ -341,16 +345,16 @@ double send_seconds(const Job& job, const planner::Mesh& mesh, double bytes, int
       on_node(job, mesh));
 }
 
-// Seconds in which a stage sends the next one its output for a micro-batch.
-double hop_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& cost, int stage) {
+// Seconds in which a (virtual) stage sends the next one its output for a micro-batch.
+double hop_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& cost, int part) {
   const Hints& h = job.parallel;
   double bytes = cost.boundary_bytes;
-  if (!cost.boundaries.empty()) {  // virtual stages: as where the first of them ends
+  if (!cost.boundaries.empty()) {
     int layers = 0;
-    for (int s = 0; s <= stage; ++s) layers += at(h.stage_layers, s);
+    for (int v = 0; v <= part; ++v) layers += at(h.stage_layers, v);
     bytes = at(cost.boundaries, layers - 1);
   }
-  return send_seconds(job, mesh, bytes, stage, stage + 1);
+  return send_seconds(job, mesh, bytes, part % h.pp, (part + 1) % h.pp);
 }
 
 // An encoder's output goes from its stage to all of the decoder's, one after the other.
@@ -370,17 +374,18 @@ void add_layers(StageCost& sum, const Job& job, const ModelCost& cost, int begin
   for (int l = begin; l < begin + layers; ++l) add(sum, layer_at(job, cost, static_cast<size_t>(l)));
 }
 
-// Costs with activations of `in_flight` micro-batches. The part's input counts with its first layer, its
-// output with its last.
-StageCost cost_of(const Job& job, const KindCosts& costs, const Part& part, double in_flight) {
+// Costs with activations of the micro-batches that it holds. The part's input counts with its first layer,
+// its output with its last.
+StageCost cost_of(const Job& job, const KindCosts& costs, const Part& part, const Held& held) {
   const ModelCost& front = part.recomputed > 0 ? costs.recomputed : costs.others;
   const ModelCost& back = part.recomputed < part.layers ? costs.others : costs.recomputed;
   StageCost one = front.joint_of(part.begin);
   add_layers(one, job, costs.recomputed, part.begin, part.recomputed);
   add_layers(one, job, costs.others, part.begin + part.recomputed, part.layers - part.recomputed);
-  if (part.begin == 0) add(one, front.first);
-  if (is_last(job, part)) add(one, back.last);
-  at(one.bytes, ir::MemoryKind::activations) *= in_flight;
+  if (part.first) add(one, front.first);
+  if (part.last) add(one, back.last);
+  double& activations = at(one.bytes, ir::MemoryKind::activations);
+  activations = held.to_end * activations + held.to_backward * one.to_backward + held.between * one.to_weight;
   one.layers = part.layers;
   return one;
 }
@@ -426,12 +431,45 @@ std::vector<PipelineStage> pipeline_of(const Job& job, const planner::Mesh& mesh
   return pipeline;
 }
 
+// Where runs are followed one by one: of backward passes in two parts, virtual stages that differ, and those
+// of groups that differ.
+bool is_irregular(const Job& job) {
+  const Hints& h = job.parallel;
+  if (h.virtual_stages == 1) return h.pp > 1 && planner::splits_backward(h.schedule.kind);
+  const auto [least, most] = std::minmax_element(h.stage_layers.begin(), h.stage_layers.end());
+  return *least != *most || job.train.micro_batches % h.pp != 0;
+}
+
+// Of all forward and backward passes, with transfers.
+double passes_seconds(const Job& job, const planner::Mesh& mesh, const KindCosts& costs,
+                      const std::vector<std::vector<Part>>& parts, const std::vector<StageCost>& stages) {
+  const Hints& h = job.parallel;
+  const bool splits = planner::splits_backward(h.schedule.kind);
+  const std::vector<double> slowness = slowness_by_stage(h, job.cluster);
+  std::vector<RunTimes> times(h.stage_layers.size());
+  for (size_t s = 0; s < stages.size(); ++s) {
+    double backward = 0;
+    for (size_t chunk = 0; chunk < parts[s].size(); ++chunk) {
+      const StageCost one = cost_of(job, costs, parts[s][chunk], {}).slowed(slowness[s]);
+      RunTimes& own = times[chunk * stages.size() + s];
+      own = {one.forward, one.backward - one.weight, one.weight, 0};
+      backward += one.backward;
+    }
+    // A table that is there twice saves a stage some of it.
+    for (size_t v = s; v < times.size(); v += stages.size())
+      (splits ? times[v].weight : times[v].backward) -= (backward - stages[s].backward) / h.virtual_stages;
+  }
+  for (size_t v = 0; v + 1 < times.size(); ++v)
+    times[v].send = hop_seconds(job, mesh, costs.recomputed, static_cast<int>(v));
+  return runs_seconds(planner::pipeline_of(h, job.train.micro_batches), times);
+}
+
 constexpr int all_of_them = 1 << 30;
 
 // By stage, where there are no virtual stages.
 std::vector<int> counts_of(const InFlight& in_flight) {
   std::vector<int> counts;
-  for (const std::vector<double>& of_stage : in_flight) counts.push_back(static_cast<int>(of_stage[0]));
+  for (const std::vector<Held>& of_stage : in_flight) counts.push_back(static_cast<int>(of_stage[0].to_end));
   return counts;
 }
 
@@ -473,7 +511,7 @@ StageNeeds needs_of(const Job& job, const KindCosts& costs, const InFlight& in_f
                     int recomputed, double slowness) {
   const int after = static_cast<int>(job.model.layers()) - layers;
   const int begin = stage == 0 ? 0 : stage + 1 == job.parallel.pp ? after : std::min(1, after);
-  const Part part{stage, begin, layers, recomputed};
+  const Part part{stage, begin, layers, recomputed, stage == 0, stage + 1 == job.parallel.pp};
   const StageCost cost = cost_of(job, costs, part, at(in_flight, stage)[0]).slowed(slowness);
   return {cost.forward + cost.backward, stage_bytes(job, costs.recomputed, cost, {part})};
 }
@@ -498,6 +536,10 @@ Estimate estimate(const Job& job, const KindCosts& costs) {
     if (bytes > result.bytes) result.bytes = bytes, result.fullest_stage = s;
   }
   if (h.virtual_stages == 1) result.split_saves = 2 * (h.pp - 1) * forward;
+  if (is_irregular(job)) {
+    result.seconds = passes_seconds(job, mesh, costs, parts, stages) + state + tied_seconds(job, mesh, cost);
+    return result;
+  }
   double period = slowest;
   if (h.pp > 1) {
     const std::vector<PipelineStage> pipeline = pipeline_of(job, mesh, cost, stages);

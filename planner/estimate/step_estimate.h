@@ -27,8 +27,13 @@ struct Estimate {
 // `job` has dp, stage_layers and micro_batches filled in.
 Estimate estimate(const planner::Job& job, const KindCosts& costs);
 
-// Micro-batches whose activations a stage holds at most: by stage, of each of its virtual stages.
-using InFlight = std::vector<std::vector<double>>;
+// Micro-batches whose activations a (virtual) stage holds at most: to the end of their backward pass; where
+// that is split, to the end of its first part, and between the parts.
+struct Held {
+  double to_end = 0, to_backward = 0, between = 0;
+};
+// By stage, of each of its virtual stages.
+using InFlight = std::vector<std::vector<Held>>;
 InFlight in_flight_of(const planner::Job& job);
 
 // By stage, on a device.

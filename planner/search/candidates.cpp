@@ -269,10 +269,15 @@ class Candidates::Branch {
     job.train.micro_batches = planner::micro_batches(job);
     const planner::Hints& h = job.parallel;
     if (h.stage_layers.empty()) {
-      job.parallel.stage_layers = planner::balanced_layers(job.model.layers(), h.pp * h.virtual_stages);
+      const int stages = h.pp * h.virtual_stages;
+      const bool pinned = options_.pinned.count("stage_layers") > 0;
+      job.parallel.stage_layers = planner::balanced_layers(job.model.layers(), stages);
       Job level = job;
-      level.parallel.stage_layers = level_cut(job, kinds->recomputed);
-      if (level.parallel.stage_layers != h.stage_layers && !options_.pinned.count("stage_layers"))
+      if (!pinned) level.parallel.stage_layers = level_cut(job, kinds->recomputed);
+      const bool even = h.virtual_stages == 1 || job.model.layers() % stages == 0;
+      if (!even && !pinned)
+        job = std::move(level);
+      else if (level.parallel.stage_layers != h.stage_layers)
         jobs.push_back(std::move(level));
     }
     std::vector<Candidate> result;
@@ -313,11 +318,15 @@ class Candidates::Branch {
     }
   }
 
-  // As the job has its layers, or on stages that may have any so that these are level.
+  // As the job has its layers, or on stages that may have any so that these are level. Virtual stages are cut
+  // as if no device were slow.
   static std::vector<int> level_cut(const Job& job, const ModelCost& cost) {
     const planner::Hints& h = job.parallel;
-    if (h.virtual_stages > 1 || h.pp == 1) return h.stage_layers;
-    return level_layers(job.model.layers(), cost, slowness_by_stage(h, job.cluster), job.train.micro_batches);
+    if (h.pp == 1 || (h.virtual_stages > 1 && !cost.layers.empty())) return h.stage_layers;
+    const std::vector<double> slowness =
+        h.virtual_stages == 1 ? slowness_by_stage(h, job.cluster)
+                              : std::vector<double>(static_cast<size_t>(h.pp * h.virtual_stages), 1);
+    return level_layers(job.model, cost, slowness, job.train.micro_batches);
   }
 
   // The same in those orders of the mesh on the cluster that are faster by estimate; where stages are level,

@@ -87,9 +87,9 @@ class DegreeChanges {
     return candidate;
   }
 
-  // Tries backward passes in two parts in pipelines without virtual stages: they idle less, but hide less of
-  // collectives, which estimates do not say. First come the fastest simulated, then those that could be
-  // fastest.
+  // Tries backward passes in two parts in pipelines without virtual stages. Their costs are measured for
+  // these alone: twice as many small plans would take too long. First come the fastest simulated, then those
+  // that could be fastest.
   void split_backward() {
     const Move* const move = move_of(options_, "split-backward");
     if (!move || attempts_.asked_to_stop() || attempts_.best().empty() || fixed_.is_pinned("schedule"))
@@ -116,6 +116,10 @@ class DegreeChanges {
       for (const planner::Schedule schedule : split_schedules(whole.job)) {
         Candidate split = anew(whole);
         split.job.parallel.schedule = schedule;
+        if (const auto estimate = points_.one(split.job)) {
+          split.estimated_seconds = estimate->estimated_seconds;
+          split.estimated_bytes = estimate->estimated_bytes;
+        }
         if (!split.job.train.recompute_layers.empty())
           if (auto fewest = points_.with_fewest_recomputed(split)) split = std::move(*fewest);
         split.move = move;
@@ -157,7 +161,6 @@ class DegreeChanges {
   std::optional<Candidate> changed(const Candidate& start, planner::Job job) {
     if (attempts_.is_known(job) || !changed_.insert(key_of(job)).second) return {};
     const auto estimate = points_.one(job);
-    // Estimates of split backward passes are too long, by the same factor for both.
     const double best = std::max(attempts_.value(start), estimated(options_.goal, start));
     if (!estimate || estimate->estimated_bytes > static_cast<double>(attempts_.limit())) return {};
     if (estimated(options_.goal, *estimate) > (1 + nearly) * best) return {};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "planner/resolve.h"
 #include "planner/search/dimensions.h"
 
 namespace boxcar::search {
@@ -43,14 +44,32 @@ std::vector<int> replicas(const Choice& of) { return of.loose ? with(shares(of),
 
 std::vector<int> stages(const Choice& of) {
   if (!of.loose) return shares(of);
-  std::vector<int> all(static_cast<size_t>(std::max<int64_t>(0, of.point.model.layers())));
+  std::vector<int> all(static_cast<size_t>(std::max<int64_t>(0, planner::most_stages(of.point.model))));
   std::iota(all.begin(), all.end(), 1);
   return with(std::move(all), shares(of));
 }
 
+// Whether layers on so many stages leave little room on them: none, or what the ends of the model take; where
+// no number of virtual stages leaves none, an eighth.
+//
+//   126 layers, pp 16: on 32, 64 and 128 stages, of at most 4, 2 and 1 layers, since these have room for 128
+//   96 layers, pp 8: on 8, 16, 24, 32, 48 and 96 stages, but not on 40, which have room for 120
+bool fills(int64_t layers, int pp, int64_t stages) {
+  const int64_t room = (layers + stages - 1) / stages * stages, left = room - layers;
+  return left <= 2 || (layers % pp != 0 && 8 * left <= room);
+}
+
 std::vector<int> virtual_stages(const Choice& of) {
-  if (of.point.parallel.pp == 1 && !of.fixed.is_given("virtual_stages")) return {1};
-  return divisors(of.point.model.layers());
+  const int64_t layers = of.point.model.layers();
+  const int pp = of.point.parallel.pp;
+  const bool given = of.fixed.is_given("virtual_stages");
+  if (pp == 1 && !given) return {1};
+  const std::vector<int>& own = of.point.parallel.stage_layers;
+  if (!own.empty() && !given && !of.loose) return {std::max(1, static_cast<int>(own.size()) / pp)};
+  std::vector<int> all = of.loose ? divisors(layers) : std::vector<int>();
+  for (int64_t v = 1; v * pp <= std::max<int64_t>(pp, planner::most_stages(of.point.model)); ++v)
+    if (given || fills(layers, pp, v * pp)) all.push_back(static_cast<int>(v));
+  return all;
 }
 
 // Ordered by their cost; the recomputation of ops is simulated where it is asked for.
@@ -133,6 +152,7 @@ std::vector<Dimension> make_rows() {
       {.key = "stage_layers",
        .field = &Hints::stage_layers,
        .flag = {.help = "layers of each stage: 7,8,8,7", .fallback = "balanced"},
+       .least = 0,
        .most = 10000,
        .rules = stage_layers_rules,
        .chosen = 7,

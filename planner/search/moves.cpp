@@ -73,7 +73,9 @@ Jobs move_a_layer(const Around& at) {
       Job moved = at.job;
       int &one = moved.parallel.stage_layers[s], &next = moved.parallel.stage_layers[s + 1];
       one += more, next -= more;
-      if (one > 0 && next > 0) jobs.push_back(std::move(moved));
+      const int64_t stage = static_cast<int64_t>(s), stages = std::ssize(moved.parallel.stage_layers);
+      const auto least = [&](int64_t of) { return planner::least_layers(moved.model, of, stages); };
+      if (one >= least(stage) && next >= least(stage + 1)) jobs.push_back(std::move(moved));
     }
   return jobs;
 }

@@ -29,6 +29,12 @@ std::string fact(const char* name, int64_t value) { return fmt::format("{} {}", 
 
 int64_t stages_of(const Job& job) { return int64_t{job.parallel.pp} * job.parallel.virtual_stages; }
 
+const char* law_of_layers(const Job& job) {
+  return planner::most_stages(job.model) > job.model.layers()
+             ? "every stage but the first and the last has to have a layer"
+             : "every stage has to have a layer";
+}
+
 }  // namespace
 
 std::vector<Rule> tensor_rules(const Job& job, const Fixed& fixed) {
@@ -117,18 +123,29 @@ std::vector<Rule> stage_layers_rules(const Job& job, const Fixed&) {
              const std::vector<int>& own = j.parallel.stage_layers;
              return own.empty() || std::accumulate(own.begin(), own.end(), int64_t{0}) == layers;
            }},
-          {{"stage_layers"}, {}, "every stage has to have a layer", [](const Job& j) {
+          {{"stage_layers"}, {}, law_of_layers(job), [](const Job& j) {
              const std::vector<int>& own = j.parallel.stage_layers;
-             return std::all_of(own.begin(), own.end(), [](int l) { return l > 0; });
+             for (size_t s = 0; s < own.size(); ++s)
+               if (own[s] < planner::least_layers(j.model, static_cast<int64_t>(s), std::ssize(own)))
+                 return false;
+             return true;
            }}};
 }
 
-std::vector<Rule> stage_rules(const Job& job, const Fixed&) {
-  const int64_t layers = job.model.layers();
+std::vector<Rule> stage_rules(const Job& job, const Fixed& fixed) {
+  const int64_t layers = job.model.layers(), most = planner::most_stages(job.model);
+  const bool balanced = fixed.is_pinned("stage_layers") || !job.model.transformer();
   return {{{"pp"},
            {fact("layers", layers)},
-           "every stage has to have a layer",
-           [layers](const Job& j) { return j.parallel.pp <= layers; }},
+           law_of_layers(job),
+           [most](const Job& j) { return j.parallel.pp <= most; }},
+          {{"pp", "virtual_stages", "stage_layers"},
+           {fact("layers", layers)},
+           "virtual stages that are balanced have equally many layers, and stages one or more",
+           [balanced, layers](const Job& j) {
+             if (!balanced || !j.parallel.stage_layers.empty()) return true;
+             return j.parallel.virtual_stages == 1 ? j.parallel.pp <= layers : layers % stages_of(j) == 0;
+           }},
           {{"stage_layers", "pp", "virtual_stages"},
            {},
            "stage_layers has to have a number for each of pp x virtual_stages stages",
@@ -205,14 +222,8 @@ std::vector<Rule> virtual_stages_rules(const Job& job, const Fixed&) {
       [](const Job& j) { return j.parallel.pp > 1; });
   add({"virtual_stages", "schedule"}, {}, "virtual_stages needs schedule 1f1b",
       [](const Job& j) { return j.parallel.schedule == planner::Schedule::one_f_one_b; });
-  add({"virtual_stages", "pp"}, {fact("layers", layers)}, "pp x virtual_stages has to divide layers",
-      [layers](const Job& j) { return layers % stages_of(j) == 0; });
-  add({"virtual_stages", "pp", "dp", "micro_batch"}, {fact("global_batch", job.global_batch)},
-      "with virtual_stages pp has to divide the micro-batches, global_batch / (dp x micro_batch)",
-      [](const Job& j) {
-        const Hints& h = j.parallel;
-        return j.global_batch / (int64_t{h.dp} * h.micro_batch) % h.pp == 0;
-      });
+  add({"virtual_stages", "pp"}, {fact("layers", layers)}, law_of_layers(job),
+      [most = planner::most_stages(job.model)](const Job& j) { return stages_of(j) <= most; });
   return rules;
 }
 

@@ -61,6 +61,27 @@ TEST(Resolve, BalancesStagesThatLayersDoNotFillEvenly) {
   job.model->layers = 13;
   job.parallel.pp = 4;
   EXPECT_THAT(resolve(job)->parallel.stage_layers, testing::ElementsAre(4, 3, 3, 3));
+  job.gpus = 4, job.parallel.virtual_stages = 2;
+  EXPECT_THAT(resolve(job)->parallel.stage_layers, testing::ElementsAre(2, 2, 2, 2, 2, 1, 1, 1));
+}
+
+// The embedding and the head can have stages of their own.
+TEST(Resolve, LetsTheFirstAndTheLastStageHaveNoLayers) {
+  EXPECT_THAT(balanced_layers(4, 5), testing::ElementsAre(1, 1, 1, 1, 0));
+  EXPECT_THAT(balanced_layers(4, 6), testing::ElementsAre(0, 1, 1, 1, 1, 0));
+  Job job = llama_job();
+  job.gpus = job.parallel.pp = 4, job.model->layers = 6, job.parallel.virtual_stages = 2;
+  EXPECT_THAT(resolve(job)->parallel.stage_layers, testing::ElementsAre(0, 1, 1, 1, 1, 1, 1, 0));
+  job.parallel.stage_layers = {0, 2, 1, 1, 1, 1, 0, 0};
+  EXPECT_THROW(resolve(job), Error);
+  job.parallel.stage_layers = {0, 2, 0, 1, 1, 1, 1, 0};
+  EXPECT_THROW(resolve(job), Error);
+}
+
+TEST(Resolve, InterleavesAnyNumberOfMicroBatches) {
+  Job job = llama_job();
+  job.gpus = job.parallel.pp = 4, job.parallel.virtual_stages = 3, job.global_batch = 7;
+  EXPECT_EQ(resolve(job)->train.micro_batches, 7);
 }
 
 void images(Job& job) { job.model = ir::models::ConvNet{"resnet", 16, 64, 1, 224, 1000}; }
@@ -99,7 +120,7 @@ const Refusal refusals[] = {
     {"batch", [](Job& j) { j.global_batch = 12; },
      "train.global_batch: 12 is not a multiple of dp 8 x micro_batch 1 (use 8 or 16)"},
     {"stages", [](Job& j) { j.gpus = 16, j.parallel.pp = 16; },
-     "parallel.pp: 16 stages for 12 layers (use at most 12)"},
+     "parallel.pp: 16 stages, of which the first and the last may have none, for 12 layers (use at most 14)"},
     {"stage_layers",
      [](Job& j) {
        j.parallel.pp = 2, j.parallel.stage_layers = {6, 7};
@@ -129,9 +150,16 @@ const Refusal refusals[] = {
     {"virtual_stages_of_few_layers",
      [](Job& j) { j.model->layers = 5, j.gpus = j.parallel.pp = 2, j.parallel.virtual_stages = 3; },
      "parallel.virtual_stages: pp 2 x virtual_stages 3 = 6 is more than layers 5 (use at most 2 with pp 2)"},
-    {"virtual_layers", [](Job& j) { j.parallel.pp = 2, j.parallel.virtual_stages = 5; },
-     "parallel.virtual_stages: pp 2 x virtual_stages 5 = 10 does not divide layers 12 (change it, or give "
-     "stage_layers)"},
+    {"empty_stage",
+     [](Job& j) {
+       j.parallel.pp = 4, j.parallel.stage_layers = {6, 0, 3, 3};
+     },
+     "parallel.stage_layers: 0 layers in stage 1 (use 1 or more, or 0 for the first and the last)"},
+    {"empty_stage_of_images",
+     [](Job& j) {
+       images(j), j.parallel.pp = 2, j.parallel.stage_layers = {16, 0};
+     },
+     "parallel.stage_layers: 0 layers in stage 1 (use 1 or more)"},
     {"zero", [](Job& j) { j.parallel.zero = 4; }, "parallel.zero: 4 is out of range (use 0 to 3)"},
     {"negative", [](Job& j) { j.parallel.tp = -1; }, "parallel.tp: -1 is out of range (use 1 to 1048576)"},
     {"schedule", [](Job& j) { j.parallel.schedule = parse_schedule("zigzag"); },

@@ -66,6 +66,9 @@ TEST(Schedule, RunsEveryMicroBatchInOrderWithAsManyInFlightAsItsFormula) {
         EXPECT_THAT(done, testing::Each(passes));
         EXPECT_EQ(most_in_flight(schedule, 4, stage, micro_batches),
                   in_flight(stage_order(p, stage), 0, passes - 1));
+        const MostOfParts parts = most_of_parts(p, stage);
+        EXPECT_EQ(parts.first, in_flight(stage_order(p, stage), 0, 1));
+        EXPECT_EQ(parts.second, passes == 3 ? in_flight(stage_order(p, stage), 1, 2) : 0);
       }
 }
 
@@ -73,7 +76,10 @@ TEST(Schedule, RunsEveryMicroBatchInOrderWithAsManyInFlightAsItsFormula) {
 TEST(Schedule, CountsWhatEveryChunkHasInFlight) {
   for (const Pipeline& p :
        {Pipeline{Schedule::one_f_one_b, 4, 3, 8}, Pipeline{Schedule::one_f_one_b, 2, 5, 4},
-        Pipeline{Schedule::one_f_one_b, 4, 1, 6}, Pipeline{Schedule::zb_h2, 3, 1, 7}})
+        Pipeline{Schedule::one_f_one_b, 4, 3, 40}, Pipeline{Schedule::one_f_one_b, 4, 3, 43},
+        Pipeline{Schedule::one_f_one_b, 5, 2, 9}, Pipeline{Schedule::one_f_one_b, 3, 4, 50},
+        Pipeline{Schedule::one_f_one_b, 4, 2, 3}, Pipeline{Schedule::one_f_one_b, 4, 1, 6},
+        Pipeline{Schedule::zb_h2, 3, 1, 7}})
     for (int stage = 0; stage < p.stages; ++stage) {
       const std::vector<int> counts = chunks_in_flight(p, stage);
       ASSERT_EQ(counts.size(), static_cast<size_t>(p.chunks));
@@ -122,13 +128,36 @@ TEST(Schedule, InterleavingTakesGroupsOfMicroBatchesThroughAllChunks) {
   EXPECT_EQ(text(p, 1), "F0.0 F0.1 F1.0 B1.0 F1.1 B1.1 F0.2 B0.0 F0.3 B0.1 F1.2 B1.2 F1.3 B1.3 B0.2 B0.3");
 }
 
+// 5 micro-batches on two stages are a group of 3 and one of 2.
+TEST(Schedule, GroupsAreAsLevelAsTheyCanBe) {
+  const Pipeline p{Schedule::one_f_one_b, 2, 2, 5};
+  EXPECT_EQ(
+      text(p, 1),
+      "F0.0 F0.1 F0.2 F1.0 B1.0 F1.1 B1.1 F1.2 B1.2 F0.3 B0.0 F0.4 B0.1 F1.3 B0.2 F1.4 B1.3 B1.4 B0.3 B0.4");
+  for (int stages = 2; stages <= 6; ++stages)
+    for (int micro_batches = 1; micro_batches <= 4 * stages; ++micro_batches) {
+      const Groups groups(Pipeline{Schedule::one_f_one_b, stages, 2, micro_batches});
+      EXPECT_EQ(groups.begin(groups.count), micro_batches);
+      for (int g = 0; g < groups.count; ++g) {
+        const int size = groups.begin(g + 1) - groups.begin(g);
+        EXPECT_GE(size, std::min(stages, micro_batches));
+        EXPECT_LE(size, groups.largest());
+        EXPECT_GE(size, groups.largest() - 1);
+        for (int m = groups.begin(g); m < groups.begin(g + 1); ++m) EXPECT_EQ(groups.of(m), g);
+      }
+      if (micro_batches % stages == 0) {
+        EXPECT_EQ(groups.largest(), stages);
+      }
+    }
+}
+
 TEST(Schedule, EveryMicroBatchRunsOnceInEachPhaseInOrder) {
   for (int stages : {1, 2, 4})
     for (int chunks : {1, 2, 3})
-      for (int groups : {1, 2, 3}) {
+      for (int micro_batches : {1, 2, 3, 4, 5, 6, 7, 8, 11, 12}) {
         for (const Schedule kind : {Schedule::one_f_one_b, Schedule::zb_h1, Schedule::zb_h2}) {
           if (chunks > 1 && kind != Schedule::one_f_one_b) continue;
-          const Pipeline p{chunks > 1 ? Schedule::one_f_one_b : kind, stages, chunks, stages * groups};
+          const Pipeline p{kind, stages, chunks, micro_batches};
           for (int s = 0; s < stages; ++s) {
             std::map<int, int> next;
             for (const ir::PhaseRun& run : stage_order(p, s)) EXPECT_EQ(run.micro_batch, next[run.phase]++);

@@ -78,7 +78,7 @@ std::vector<Dimension> make_dimensions() {
       {"parallel.context_parallel", {"1", "2", "3", "4"}},
       {"parallel.ep", {"1", "2", "4"}},
       {"parallel.virtual_stages", {"1", "2", "3"}},
-      {"parallel.stage_layers", {"", "first", "last"}},
+      {"parallel.stage_layers", {"", "first", "last", "inside"}},
       {"parallel.micro_batch", {"1", "2", "3"}},
       {"parallel.schedule", {"1f1b", "gpipe", "zb-h1", "zb-h2", "list"}},
       {"parallel.zero", {"0", "1", "2", "3"}},
@@ -148,7 +148,7 @@ class Writer {
                             number("parallel.micro_batch"));
     if (d.path == "cluster.gpus" && value == "given") return std::to_string(devices());
     if (d.path == "parallel.dp" && job_.value("cluster.gpus") == "given") return "";
-    if (d.path == "parallel.stage_layers" && !value.empty()) return stage_layers(value == "first");
+    if (d.path == "parallel.stage_layers" && !value.empty()) return stage_layers(value);
     if (d.path == "parallel.schedule" && value == "list") return falling(number("parallel.pp"), 1);
     if (d.path == "parallel.recompute_layers" && value == "falling") return falling(stages(), 0);
     if (d.path == "parallel.recompute_layers" && value == "rising") return rising(stages());
@@ -163,10 +163,15 @@ class Writer {
     return number("parallel.dp") * number("parallel.tp") * number("parallel.pp") *
            number("parallel.context_parallel");
   }
-  // One layer on each stage, the others on the first or the last.
-  std::string stage_layers(bool first) const {
+  // One layer on each stage, the others on the first or the last; or none on these, and the others on the
+  // second.
+  std::string stage_layers(const std::string& where) const {
     std::vector<int> layers(static_cast<size_t>(stages()), 1);
-    (first ? layers.front() : layers.back()) += number("model.layers") - stages();
+    if (where == "inside") layers.front() = layers.back() = 0;
+    int& most = where == "first"  ? layers.front()
+                : where == "last" ? layers.back()
+                                  : layers[stages() > 2 ? 1 : 0];
+    most += number("model.layers") - std::accumulate(layers.begin(), layers.end(), 0);
     return fmt::format("{}", fmt::join(layers, ","));
   }
   static std::string falling(int count, int least) {

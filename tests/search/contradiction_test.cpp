@@ -37,7 +37,8 @@ TEST(Contradiction, NamesAKeyWhatItContradictsAndWhatGoes) {
             "parallel: dp 3 contradicts gpus 8: dp x tp x pp x context_parallel has to be gpus (use 1, 2, 4 "
             "or 8)");
   EXPECT_EQ(refusal([](Job& j) { j.parallel.pp = 8; }, {"pp"}),
-            "parallel: pp 8 contradicts layers 4: every stage has to have a layer (use 1, 2 or 4)");
+            "parallel: pp 8 contradicts layers 4: every stage but the first and the last has to have a layer "
+            "(use 1, 2 or 4)");
   EXPECT_EQ(refusal([](Job& j) { j.parallel.micro_batch = 3; }, {"micro_batch"}),
             "parallel: micro_batch 3 contradicts global_batch 16: dp x micro_batch has to divide "
             "global_batch (use 1, 2, 4, 8 or 16)");
@@ -64,10 +65,11 @@ TEST(Contradiction, NamesAKeyWhatItContradictsAndWhatGoes) {
             "parallel: stage_layers 3,2 contradicts layers 4: stage_layers have to add up to layers");
   EXPECT_EQ(refusal(
                 [](Job& j) {
-                  j.parallel.stage_layers = {4, 0};
+                  j.parallel.stage_layers = {2, 0, 1, 1};
                 },
                 {"stage_layers"}),
-            "parallel: stage_layers 4,0 is not possible: every stage has to have a layer");
+            "parallel: stage_layers 2,0,1,1 is not possible: every stage but the first and the last has to "
+            "have a layer");
   EXPECT_EQ(refusal(
                 [](Job& j) {
                   j.parallel.stage_layers = {2, 1, 1};
@@ -122,17 +124,17 @@ TEST(Contradiction, NamesKeysThatDoNotGoTogether) {
       "has to be 2 or more");
 }
 
-// One layer, two indivisible sequences, and 8 heads with 2 key heads: dp and tp are at most 2, pp and
+// One layer, two indivisible sequences, and heads with one key head: dp and pp are at most 2, tp and
 // context_parallel 1.
 TEST(Contradiction, NamesTheRulesWhereNothingIsGiven) {
   EXPECT_EQ(
       refusal(
-          [](Job& j) { j.model->layers = 1, j.model->kv_heads = 2, j.model->seq = 511, j.global_batch = 2; },
+          [](Job& j) { j.model->layers = 1, j.model->kv_heads = 1, j.model->seq = 511, j.global_batch = 2; },
           {}),
-      "parallel: no combination of degrees is legal with kv_heads 2, seq 511, layers 1, gpus 8, "
+      "parallel: no combination of degrees is legal with kv_heads 1, seq 511, layers 1, gpus 8, "
       "global_batch 2: tp has to divide kv_heads, and context_parallel has to divide seq, and every stage "
-      "has to "
-      "have a layer, and dp x tp x pp x context_parallel has to be gpus, and dp x micro_batch has to divide "
+      "but the first and the last has to have a layer, and dp x tp x pp x context_parallel has to be gpus, "
+      "and dp x micro_batch has to divide "
       "global_batch");
 }
 

@@ -120,6 +120,69 @@ TEST(Search, EstimatesOfVirtualStagesWithShardedGradientsAreNearTheSimulation) {
   }
 }
 
+// Uneven virtual stages, empty ones at the ends, and micro-batches that pp does not divide.
+TEST(Search, EstimatesOfVirtualStagesThatDifferAreNearTheSimulation) {
+  double off = 0, memory_off = 0;
+  int points = 0;
+  for (const int64_t vocab : {8192, 65536})
+    for (const auto& [layers, pp, virtual_stages] :
+         std::vector<std::array<int, 3>>{{6, 4, 2}, {10, 4, 3}, {14, 4, 4}, {14, 4, 2}, {18, 2, 5}})
+      for (const int micro_batches : {3, 4, 7, 8, 22}) {
+        Job job = small_gpt(8);
+        job.model->layers = layers, job.model->vocab = vocab;
+        job.parallel.tp = 8 / pp, job.parallel.dp = 1;
+        job.parallel.pp = pp, job.parallel.virtual_stages = virtual_stages, job.parallel.micro_batch = 2;
+        job.global_batch = 2 * micro_batches;
+        job = planner::resolve(job);
+        const ModelCost cost = measure(job, oracle().act_seconds);
+        job.parallel.stage_layers = level_layers(
+            job.model, cost, std::vector<double>(static_cast<size_t>(pp * virtual_stages), 1), 8);
+        const Estimate e = estimate(job, cost);
+        const ir::Plan plan = planner::compile(planner::resolve(job));
+        const double ratio = e.seconds / sim::simulate(plan, job.cluster).step_seconds;
+        const double memory = e.bytes / static_cast<double>(peak_of(plan));
+        EXPECT_NEAR(ratio, 1, 0.08) << fmt::format("{} on {} x {}, {} micro-batches",
+                                                   fmt::join(job.parallel.stage_layers, ","), pp,
+                                                   virtual_stages, micro_batches);
+        off += std::abs(ratio - 1), memory_off += std::abs(memory - 1), ++points;
+      }
+  EXPECT_LT(off / points, 0.03);
+  EXPECT_LT(memory_off / points, 0.05);
+}
+
+// Backward passes in two parts: zb-h1 and zb-h2, whose second parts fill what 1F1B waits for.
+TEST(Search, EstimatesOfSplitBackwardPassesAreNearTheSimulation) {
+  double off = 0, memory_off = 0;
+  int points = 0;
+  for (const planner::Schedule schedule : {planner::Schedule::zb_h1, planner::Schedule::zb_h2})
+    for (const ir::Recompute recompute : {ir::Recompute::none, ir::Recompute::full})
+      for (const auto& [pp, tp, zero] :
+           std::vector<std::array<int, 3>>{{2, 2, 1}, {4, 1, 0}, {4, 2, 0}, {8, 1, 0}})
+        for (const int micro_batches : {3, 8, 32}) {
+          Job job = small_gpt(8);
+          job.model->layers = 16, job.model->vocab = 32768, job.train.precision = ir::Precision::fp16;
+          job.train.recompute = recompute;
+          planner::Hints& h = job.parallel;
+          h.pp = pp, h.tp = tp, h.dp = 8 / pp / tp, h.zero = h.dp > 1 ? zero : 0, h.micro_batch = 2;
+          h.schedule = schedule;
+          job.global_batch = 2 * micro_batches * h.dp;
+          job = planner::resolve(job);
+          const Estimate e = estimated(job);
+          const ir::Plan plan = planner::compile(planner::resolve(job));
+          const double ratio = e.seconds / sim::simulate(plan, job.cluster).step_seconds;
+          const double memory = e.bytes / static_cast<double>(peak_of(plan));
+          EXPECT_NEAR(ratio, 1, 0.1) << fmt::format("{} pp {} tp {} micro-batches {} recompute {}",
+                                                    to_text(h.schedule), pp, tp, micro_batches,
+                                                    static_cast<int>(recompute));
+          EXPECT_NEAR(memory, 1, 0.05)
+              << fmt::format("{} pp {} tp {} micro-batches {} recompute {}", to_text(h.schedule), pp, tp,
+                             micro_batches, static_cast<int>(recompute));
+          off += std::abs(ratio - 1), memory_off += std::abs(memory - 1), ++points;
+        }
+  EXPECT_LT(off / points, 0.03);
+  EXPECT_LT(memory_off / points, 0.02);
+}
+
 // Gradients are reduced over positions too, unsharded ones together with data parallelism. A node's groups
 // that reach another node share its NICs.
 TEST(Estimate, OfContextParallelismReducesGradients) {
@@ -377,8 +440,19 @@ TEST(Points, StagesAreLevel) {
   cost.layer.forward = 1;
   cost.first.forward = 0.5;
   cost.last.backward = 2;
-  EXPECT_EQ(level_layers(10, cost, {1, 1, 1}, 8), (std::vector{4, 4, 2}));
-  EXPECT_EQ(level_layers(3, cost, {1, 1, 1}, 8), (std::vector{1, 1, 1}));
+  const auto level = [&](int64_t layers, const std::vector<double>& slowness) {
+    ir::models::Model model = ir::models::defaults("gpt");
+    model.layers() = layers;
+    return level_layers(model, cost, slowness, 8);
+  };
+  EXPECT_EQ(level(10, {1, 1, 1}), (std::vector{4, 4, 2}));
+  EXPECT_EQ(level(3, {1, 1, 1}), (std::vector{1, 2, 0}));
+  cost.last.backward = 5;
+  EXPECT_EQ(level(4, {1, 1, 1}), (std::vector{2, 2, 0}));
+  cost.last.backward = 0;
+  std::vector<int> published(64, 2);
+  published[0] = published[1] = 1;
+  EXPECT_EQ(level(126, std::vector<double>(64, 1)), published);
 }
 
 // a (2 s) -> b on another queue (3 s) -> c (1 s); d (4 s) beside b.

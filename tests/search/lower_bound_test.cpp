@@ -54,6 +54,8 @@ TEST(LowerBound, IsBelowTheSimulationOfRandomPoints) {
     std::shuffle(points.begin(), points.end(), random);
     for (size_t p = 0; p < points.size() && p < 6; ++p) {
       Job point = planner::resolve(points[p]);
+      if (point.parallel.pp > 1 && point.parallel.virtual_stages == 1 && p % 3 > 0)
+        point.parallel.schedule = p % 3 == 1 ? planner::Schedule::zb_h1 : planner::Schedule::zb_h2;
       Job others = point;
       others.train.recompute = ir::Recompute::none;
       const ModelCost again = measure(point, sim::act_seconds), none = measure(others, sim::act_seconds);
@@ -95,7 +97,14 @@ TEST(LowerBound, KnowsThatStagesWait) {
   job.parallel.virtual_stages = 1;
   job.parallel.schedule = planner::Schedule::zb_h1;
   EXPECT_DOUBLE_EQ(least_seconds(job, cost), 6);
+  ModelCost layers;  // before the second stage come forward passes alone
+  layers.layer.computing = 1.5, layers.layer.forward_computing = 0.75;
+  EXPECT_DOUBLE_EQ(least_seconds(job, layers), 0.5 * 3 / (1 - 0.875 * 0.875));
   job.parallel.schedule = planner::Schedule::one_f_one_b;
+  job.parallel.virtual_stages = 2;  // as they are cut: before the second stage comes a chunk of no layers
+  job.parallel.stage_layers = {0, 1, 1, 0}, job.model->layers = 2;
+  EXPECT_DOUBLE_EQ(least_seconds(job, cost), std::max(4 * 1.5, 4 * 1.5 + 0.5));
+  job.parallel.virtual_stages = 1, job.parallel.stage_layers = {1, 1};
   cost.behind_boundary = 100;  // nothing waits
   EXPECT_DOUBLE_EQ(least_seconds(job, cost), 6);
 }

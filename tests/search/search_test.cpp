@@ -125,6 +125,33 @@ TEST(Search, FitsByLayoutsWhereDegreesAloneDoNot) {
   EXPECT_GE(none.smallest.peak_bytes, found);
 }
 
+// 14 layers with a large head on 4 x 4 virtual stages: the first has the embedding, the last the head, and no
+// other number of virtual stages or layers is better. Megatron's stages have 4,4,3,3 layers.
+TEST(Search, InterleavesLayersThatStagesDoNotDivide) {
+  Job job = small_gpt(8);
+  job.model->layers = 14, job.model->hidden = 2048, job.model->vocab = 51200, job.model->seq = 1024;
+  job.model->ffn = job.model->kv_heads = 0, job.model->heads = 16;
+  job.model = ir::models::complete(job.model);
+  job.train.precision = ir::Precision::fp16;
+  job.parallel.dp = 1, job.parallel.tp = 2, job.parallel.pp = 4, job.parallel.micro_batch = 1,
+  job.global_batch = 8;
+  const SearchOptions options{.pinned = {"dp", "tp", "pp", "micro_batch", "schedule"}, .lay_out = 0};
+  const Outcome found = search(job, options, oracle());
+  ASSERT_FALSE(found.best.empty());
+  const planner::Hints& best = found.best.front().job.parallel;
+  EXPECT_GT(best.virtual_stages, 1);
+  Job whole = job;
+  SearchOptions given = options;
+  given.pinned.insert({"virtual_stages", "stage_layers"});
+  EXPECT_LT(found.best.front().seconds, 0.98 * search(whole, given, oracle()).best.front().seconds);
+  whole.parallel.virtual_stages = 4, whole.parallel.stage_layers = std::vector<int>(16, 1);
+  whole.parallel.stage_layers.front() = whole.parallel.stage_layers.back() = 0;
+  const Outcome by_hand = search(whole, given, oracle());
+  ASSERT_FALSE(by_hand.best.empty());
+  EXPECT_EQ(by_hand.best.front().job.parallel.stage_layers, whole.parallel.stage_layers);
+  EXPECT_LE(found.best.front().seconds, 1.01 * by_hand.best.front().seconds);
+}
+
 // Stages on separate nodes with 25 Gb/s between them: 1F1B waits for transfers, GPipe keeps all
 // micro-batches. Counts in between are faster than the former and hold far less than the latter.
 TEST(Search, HasMoreMicroBatchesInFlightWhereTransfersAreSlow) {

@@ -82,6 +82,23 @@ const TransformerRow transformers[] = {
      [](Job& j) { j.model->layers = 4, j.parallel.pp = j.parallel.virtual_stages = 2; }},
     {"interleaved_tp2", "llama", 0, 2,
      [](Job& j) { j.model->layers = 4, j.parallel.pp = j.parallel.virtual_stages = j.parallel.tp = 2; }},
+    {"interleaved_uneven", "gpt", 0.1, 6,
+     [](Job& j) {
+       j.model->layers = 5, j.parallel.pp = j.parallel.virtual_stages = 2;
+       j.parallel.stage_layers = {1, 2, 1, 1};
+     }},
+    {"interleaved_by_threes", "llama", 0, 3,
+     [](Job& j) { j.model->layers = 4, j.parallel.pp = j.parallel.virtual_stages = 2; }},
+    {"interleaved_empty_ends", "gpt", 0.1, 4,
+     [](Job& j) {
+       j.model->layers = 2, j.parallel.pp = j.parallel.virtual_stages = 2;
+       j.parallel.stage_layers = {0, 1, 1, 0};
+     }},
+    {"pp3_empty_ends_zero1", "llama", 0, 3,
+     [](Job& j) {
+       j.parallel.pp = 3, j.parallel.dp = 2, j.parallel.zero = 1;
+       j.parallel.stage_layers = {0, 2, 0};
+     }},
     {"zero1", "gpt", 0.1, 1, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 1; }},
     {"zero1_uneven", "gpt", 0, 1, [](Job& j) { j.parallel.dp = 3, j.parallel.zero = 1; }},
     {"zero1_tp2", "gpt", 0, 3, [](Job& j) { j.parallel.dp = j.parallel.tp = 2, j.parallel.zero = 1; }},

@@ -1,0 +1,30 @@
+// When the runs of a pipeline's step end: each stage makes them in the schedule's order, and each run waits
+// for what it reads.
+//
+//   2 stages, 1f1b, 2 micro-batches, forward 1 s, backward 2 s, no transfers: 9 s
+//
+//   stage 0:  F.0 F.1 ... ... B.0 B.0 B.1 B.1      F.0 at 0, B.0 from 4 to 6, B.1 from 7 to 9: it waits
+//   stage 1:  ... F.0 B.0 B.0 F.1 B.1 B.1          for B.1 of stage 1, which ends at 7
+//
+// Transfers of one direction into a stage follow each other. Slots of transfers are not in this: a schedule
+// has as many as it needs.
+#pragma once
+
+#include <vector>
+
+#include "planner/schedule.h"
+
+namespace boxcar::search {
+
+// Seconds of the runs of a (virtual) stage for a micro-batch.
+struct RunTimes {
+  double forward = 0, backward = 0;
+  double weight = 0;  // of the second part of the backward pass, where that is split
+  double send = 0;    // what it made, to the next (virtual) stage; as long for the gradient on its way back
+};
+
+// By (virtual) stage in the model's order. Of many micro-batches, those of some groups are followed, and each
+// group behind them takes as long as the last of these.
+double runs_seconds(const planner::Pipeline& pipeline, const std::vector<RunTimes>& times);
+
+}  // namespace boxcar::search
