@@ -100,9 +100,10 @@ double product_seconds(const DeviceProfile& device, const ir::OpDef& def, const 
 }
 
 // With a window, a tile of queries goes through all keys that one of them sees, and reaches the rate of a
-// full kernel over so many keys. Tiles are FlashAttention-2's, of 128 queries (kBlockM of
-// csrc/flash_attn/src/flash_fwd_launch_template.h, github.com/Dao-AILab/flash-attention); cuDNN's rows with a
-// window are within 13 % on an H200 and 25 % on a GB200 (Profiles.AttentionOfCudnn).
+// full kernel over so many keys, or the causal kernel's where that is less. Tiles are FlashAttention-2's, of
+// 128 queries (kBlockM of csrc/flash_attn/src/flash_fwd_launch_template.h,
+// github.com/Dao-AILab/flash-attention); cuDNN's rows with a window are within 13 % on an H200 and 25 % on a
+// GB200 (Profiles.AttentionOfCudnn).
 constexpr int64_t tile_queries = 128;
 
 int64_t window_of(const ir::Attrs& attrs) {
@@ -132,7 +133,7 @@ double attention_seconds(const DeviceProfile& device, const ir::OpDef& def, cons
     computing *= ir::causal_share(0, tokens) / ir::causal_share(window, tokens);
     const double keys_of_a_tile = static_cast<double>(window + tile_queries);
     const double work_of_tiles = work.flops * keys_of_a_tile / static_cast<double>(window);
-    computing = std::min(computing, work_of_tiles / rate(keys_of_a_tile));
+    computing = std::min(computing, work_of_tiles / rate(std::min(keys_of_a_tile, sequence)));
   }
   return device.kernel_floor + std::max(computing, memory_seconds(device, def, work.bytes));
 }

@@ -246,8 +246,8 @@ TEST(HuggingFaceConfig, RefusesWhatOurModelsCannotBe) {
     return message_of(folder, [&] { read_hugging_face_config(path); });
   };
   EXPECT_EQ(refused("gpt", "architectures", R"(["BertModel"])"),
-            "2: config.json: is of a model 'BertModel', expected GPT2LMHeadModel, LlamaForCausalLM or "
-            "Qwen3ForCausalLM");
+            "2: config.json: is of a model 'BertModel', expected GPT2LMHeadModel, LlamaForCausalLM, "
+            "MistralForCausalLM or Qwen3ForCausalLM");
   EXPECT_EQ(refused("gpt", "architectures", "[]"),
             "2: config.json: architectures is [], expected a list of texts");
   EXPECT_EQ(refused("gpt", "n_layer", ""), "2: config.json: has no n_layer");

@@ -78,8 +78,11 @@ TEST(Fitting, NamesAKeyOnMoreGpus) {
       std::ranges::find_if(ways, [](const Alternative& way) { return way.gpus > 0 && !way.without.empty(); });
   ASSERT_NE(together, ways.end());
   EXPECT_LE(together->gpus, 8);
-  for (const Alternative& way : ways)
-    if (way.without.empty()) EXPECT_LT(together->gpus, way.gpus);
+  for (const Alternative& way : ways) {
+    if (way.without.empty()) {
+      EXPECT_LT(together->gpus, way.gpus);
+    }
+  }
 }
 
 // Each stage's number is the least: one layer less, on any of them, does not fit.

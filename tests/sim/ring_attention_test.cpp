@@ -60,7 +60,7 @@ ir::Plan gathered(int64_t sequence) {
   const int values = add("v.all_gather", "all_gather", {v}, {whole});
   add("attention", "scaled_dot_product_attention", {x, keys, values},
       {part, {{1, heads, sequence / ranks}, ir::DType::float32}});
-  program.actors.back().attrs["causal"] = true;
+  program.actors.back().attrs = ir::complete(ir::op("scaled_dot_product_attention"), {{"causal", true}});
   plan.programs = {program};
   return plan;
 }
