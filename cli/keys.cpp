@@ -198,7 +198,7 @@ void add_transformer_keys(std::vector<Key>& k) {
       entry("model", "experts", MODEL(experts), 0, 100000, "experts of each feed-forward layer, 0: dense"));
   k.push_back(otherwise("2 where there are experts",
                         entry("model", "top_k", MODEL(top_k), 0, 1000, "experts that each token goes to")));
-  k.push_back(otherwise("ffn", entry("model", "expert_ffn", MODEL(expert_ffn), 1, 10 * million,
+  k.push_back(otherwise("ffn", entry("model", "expert_ffn", MODEL(expert_ffn), 0, 10 * million,
                                      "width of an expert's feed-forward layer")));
   k.push_back(entry("model", "shared_experts", MODEL(shared_experts), 0, 1000,
                     "experts that every token goes to, beside those"));

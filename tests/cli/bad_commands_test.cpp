@@ -9,8 +9,8 @@ namespace {
 const CommandCase of_simulate[] = {
     {{"--model=gpt3-175b", "--cluster=dgx-a100-80g", "--gpus=8"},
      1,
-     "does not fit: stage0 needs 3.38 TB of 85.1 GB, 3.29 TB too much; it would fit with --pp 48 "
-     "--gpus 384 (84 GB)"},
+     "does not fit: stage0 needs 3.38 TB of 85.1 GB, 3.29 TB too much; it would fit with --pp 50 "
+     "--gpus 400 (83.9 GB)"},
     {{"--model=gpt3-175b", "--cluster=dgx-a100-40g", "--gpus=64", "--tp=8", "--pp=8", "--global-batch=64"},
      1,
      "does not fit: stage0 needs 97.7 GB of 42.5 GB, 55.2 GB too much; it would fit with --tp 32 "

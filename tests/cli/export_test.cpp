@@ -255,7 +255,7 @@ TEST(ExportCommand, SaysTheNumbersOfNormsAndPositions) {
   const Output megatron = run_export("megatron", llama, {"--norm-epsilon=1e-6"});
   EXPECT_THAT(megatron.out, HasSubstr("    --norm-epsilon 1e-06 \\\n"));
   EXPECT_THAT(megatron.out, HasSubstr("    --rotary-base 500000 \\\n"));
-  EXPECT_EQ(megatron.err, "");
+  EXPECT_THAT(megatron.err, Not(HasSubstr("model.")));
   EXPECT_THAT(run_export("megatron", llama, {"--rotary-base=10000.5"}).err,
               HasSubstr("model.rotary_base 10000.5: --rotary-base is a whole number\n"));
   const Output nemo = run_export("nemo", llama, {"--norm-epsilon=1e-6"});
@@ -276,7 +276,7 @@ TEST(ExportCommand, SaysWhatModelsOfTodayHave) {
   const Output megatron = run_export("megatron", oss);
   for (const char* line : {"--kv-channels 64", "--window-size '(127,0)'", "--window-attn-skip-freq 2"})
     EXPECT_THAT(megatron.out, HasSubstr(fmt::format("    {} \\\n", line)));
-  EXPECT_EQ(megatron.err, "");
+  EXPECT_THAT(megatron.err, Not(HasSubstr("model.")));
   const std::string nemo = run_export("nemo", oss).out;
   for (const char* text : {"kv_channels=64,", "window_size=(127, 0),", "window_attn_skip_freq=2,"})
     EXPECT_THAT(nemo, HasSubstr(text));

@@ -125,7 +125,7 @@ TEST(Keys, SayWhatIsAllowed) {
   EXPECT_EQ(message("parallel", "recompute_layers", "all"), "accepted as []");
   EXPECT_EQ(message("parallel", "recompute_others", "full"), "here: got \"full\", expected none, selective");
   EXPECT_EQ(message("parallel", "stage_layers", "7,,8"),
-            "here: got \"\", expected a whole number from 1 to 10000");
+            "here: got \"\", expected a whole number from 0 to 10000");
   EXPECT_EQ(message("parallel", "attention", "flash"), "accepted as flash");
   EXPECT_EQ(message("train", "precision", "fp4"),
             "here: got \"fp4\", expected fp32, tf32, fp16, bf16, fp64, fp8 (did you mean fp64?)");

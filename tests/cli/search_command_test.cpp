@@ -259,7 +259,7 @@ TEST(SearchCommand, OverlapsWhereTheFrameworkCan) {
   const json off =
       found({"--stack=megatron", "--max-stack=megatron", "--overlap-grad=false", "--overlap-param=false"});
   EXPECT_THAT(off["flags"], ::testing::Not(::testing::HasSubstr("overlap")));
-  EXPECT_LT(megatron["step_time_s"], off["step_time_s"]);
+  EXPECT_LE(megatron["step_time_s"], off["step_time_s"]);
   EXPECT_THAT(found({"--stack=nemo"})["flags"], ::testing::Not(::testing::HasSubstr("overlap")));
   Words simulate = plain({"--json", "--stack=megatron"});
   simulate[0] = "simulate";

@@ -401,8 +401,8 @@ TEST_F(SweepCommand, MayGrow) {
   EXPECT_THAT(output.out, HasSubstr("3 points, 1 run now, 2 there before"));
   const Output by_flag = sweep(small_ + "gpus: 8\ntp: [1, 2, 4]\n", "runs.db", {"--tp=4,8", "--what-if"});
   EXPECT_EQ(by_flag.err,
-            "boxcar: --what-if: unknown flag (simulate, search and campaign have it); `boxcar sweep --help` "
-            "lists all\n");
+            "boxcar: --what-if: unknown flag (write what_if: {NAME: [1x, 2x]} in SWEEP.yaml); `boxcar sweep "
+            "--help` lists all\n");
   EXPECT_THAT(sweep(small_ + "gpus: 8\ntp: [1, 2, 4]\n", "runs.db", {"--tp=4,8"}).out,
               HasSubstr("2 points, 1 run now, 1 there before"));
   const Output texts =

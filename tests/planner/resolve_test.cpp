@@ -144,12 +144,14 @@ const Refusal refusals[] = {
      "change tp)"},
     {"more_virtual_stages_than_layers",
      [](Job& j) { j.model->layers = 2, j.gpus = 3, j.parallel.pp = j.parallel.virtual_stages = 3; },
-     "parallel.virtual_stages: pp 3 x virtual_stages 3 = 9 is more than layers 2 (use a pp x virtual_stages "
-     "of "
-     "at most 2)"},
+     "parallel.virtual_stages: pp 3 x virtual_stages 3 = 9, of which the first and the last may have none, "
+     "is "
+     "more than layers 2 (use at most 1 with pp 3)"},
     {"virtual_stages_of_few_layers",
-     [](Job& j) { j.model->layers = 5, j.gpus = j.parallel.pp = 2, j.parallel.virtual_stages = 3; },
-     "parallel.virtual_stages: pp 2 x virtual_stages 3 = 6 is more than layers 5 (use at most 2 with pp 2)"},
+     [](Job& j) { j.model->layers = 3, j.gpus = j.parallel.pp = 2, j.parallel.virtual_stages = 3; },
+     "parallel.virtual_stages: pp 2 x virtual_stages 3 = 6, of which the first and the last may have none, "
+     "is "
+     "more than layers 3 (use at most 2 with pp 2)"},
     {"empty_stage",
      [](Job& j) {
        j.parallel.pp = 4, j.parallel.stage_layers = {6, 0, 3, 3};
