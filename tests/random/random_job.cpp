@@ -226,6 +226,7 @@ const Dimension& dimension(const std::string& path) {
 
 const std::map<std::string, std::string>& fixed_keys() {
   static const std::map<std::string, std::string> keys{
+      {"cluster.gpus_per_node", "of nodes that are larger than a job here"},
       {"cluster.memory_margin", "of the memory that a plan may take: no plan depends on it"},
       {"train.preset", "sets other keys, which are drawn"},
       {"run.backend", "each backend is a law"},

@@ -59,32 +59,6 @@ TEST(Fitting, WaysChangeWhatTheySayAndFit) {
   EXPECT_GT(ways, 12);
 }
 
-// Where neither a key nor more GPUs do, both together are named, with as few GPUs as do.
-TEST(Fitting, NamesAKeyOnMoreGpus) {
-  Job job = small_gpt(1);
-  job.model->layers = 8, job.model->seq = 2048, job.global_batch = 64;
-  job.model = ir::models::complete(job.model);
-  job.parallel.micro_batch = 4;
-  const backends::Cluster whole = backends::load_cluster("dgx-a100-80g");
-  Job both = job;
-  both.parallel.zero = 3, both.gpus = 8, both.cluster = whole;
-  backends::resize(both.cluster, 8);
-  job.cluster.device->memory_bytes = peak_of(planner::compile(planner::resolve(both)));
-  backends::Cluster described = whole;
-  described.device->memory_bytes = job.cluster.device->memory_bytes;
-  const auto ways = ways_to_fit(planner::resolve(job), described, oracle().act_seconds);
-  ASSERT_FALSE(ways.empty());
-  const auto together =
-      std::ranges::find_if(ways, [](const Alternative& way) { return way.gpus > 0 && !way.without.empty(); });
-  ASSERT_NE(together, ways.end());
-  EXPECT_LE(together->gpus, 8);
-  for (const Alternative& way : ways) {
-    if (way.without.empty()) {
-      EXPECT_LT(together->gpus, way.gpus);
-    }
-  }
-}
-
 // Each stage's number is the least: one layer less, on any of them, does not fit.
 TEST(Fitting, RecomputesTheFewestLayersThatFit) {
   Job job = small_gpt(4);

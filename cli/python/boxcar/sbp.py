@@ -139,7 +139,7 @@ def _layout(layout: Layout) -> str:
         return layout
     if not isinstance(layout, (list, tuple)) or not layout or not all(isinstance(entry, str) for entry in layout):
         raise TypeError(f'a layout is "S(0)", or a sequence of one entry for each dimension such as ("S(0)", "B"); got {layout!r}')
-    return layout[0] if len(layout) == 1 else f"({', '.join(layout)})"
+    return str(layout[0]) if len(layout) == 1 else f"({', '.join(layout)})"
 
 
 def _rule(document: Mapping[str, Any]) -> Rule:
