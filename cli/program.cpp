@@ -10,8 +10,8 @@
 
 #include "cli/calibrate_command.h"
 #include "cli/campaign_command.h"
-#include "cli/completions.h"
 #include "cli/compare_trace_command.h"
+#include "cli/completions.h"
 #include "cli/diff_command.h"
 #include "cli/explain_command.h"
 #include "cli/export_command.h"

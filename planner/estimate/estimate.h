@@ -7,9 +7,9 @@
 //   or goes out there. A stage of l layers is l x layer + joint, and the ends that it has
 //
 // Where kinds of layers take turns (experts in every n-th, windows in all but every n-th), the stages have n
-// times as many layers, and a layer is their mean.
-// With a decoder, or where the first layers have no experts, there are four such stages of each kind. Where
-// all layers differ (convolutional networks), the probe is the model itself, with a stage for each layer.
+// times as many layers, and a layer is their mean. With a decoder, or where the first layers have no experts,
+// there are four such stages of each kind. Where all layers differ (convolutional networks), the probe is the
+// model itself, with a stage for each layer.
 //
 // Times come from the plans' own acts on the time models that the simulator asks, each phase laid out with
 // its queues in order and everything else at rest. They rank candidates; the chosen ones are simulated.

@@ -71,9 +71,9 @@ struct LevelStages {
     for (size_t s = 0; s < result.size(); ++s) next.push_back(price(s, least[s] + 1));
     for (int64_t left = layers - std::accumulate(least.begin(), least.end(), int64_t{0}); left > 0; --left) {
       // Ties go to the last: the first stages hold the most micro-batches.
-      const auto least = std::min_element(next.rbegin(), next.rend());
-      if (least->first == infinity) return {};
-      const auto at = static_cast<size_t>(next.rend() - least - 1);
+      const auto cheapest = std::min_element(next.rbegin(), next.rend());
+      if (cheapest->first == infinity) return {};
+      const auto at = static_cast<size_t>(next.rend() - cheapest - 1);
       next[at] = price(at, ++result[at] + 1);
     }
     return result;

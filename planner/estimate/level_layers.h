@@ -13,8 +13,8 @@ namespace boxcar::search {
 
 // Layers of each (virtual) stage so that the slowest stage is fastest: the ends of the model have fewer, or
 // none (planner::least_layers), and so have stages on slow devices. `slowness` is by stage (slow_stages.h).
-// For equal layers, where stages differ, the
-// sum of the slowest stage `micro_batches` - 1 times and all stages once is least.
+// For equal layers, where stages differ, the sum of the slowest stage `micro_batches` - 1 times and all
+// stages once is least.
 std::vector<int> level_layers(const ir::models::Model& model, const ModelCost& cost,
                               const std::vector<double>& slowness, int micro_batches);
 

@@ -102,13 +102,12 @@ double product_seconds(const DeviceProfile& device, const ir::OpDef& def, const 
 // With a window, a tile of queries goes through all keys that one of them sees, and reaches the rate of a
 // full kernel over so many keys, or the causal kernel's where that is less. Tiles are FlashAttention-2's, of
 // 128 queries (kBlockM of csrc/flash_attn/src/flash_fwd_launch_template.h,
-// github.com/Dao-AILab/flash-attention); cuDNN's rows with a window are within 13 % on an H200 and 25 % on a
-// GB200 (Profiles.AttentionOfCudnn).
+// github.com/Dao-AILab/flash-attention). Profiles.AttentionOfCudnn compares it with cuDNN's rows: some on a
+// GB200 are more than a third off.
 constexpr int64_t tile_queries = 128;
 
 int64_t window_of(const ir::Attrs& attrs) {
-  const auto found = attrs.find("window");
-  return found == attrs.end() ? 0 : std::get<int64_t>(found->second);
+  return attrs.contains("window") ? ir::attr_int(attrs, "window") : 0;
 }
 
 // A causal kernel has short rows and reaches the rate of a full one at a quarter of the sequence

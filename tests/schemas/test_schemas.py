@@ -28,6 +28,8 @@ PROGRAM = os.path.abspath(os.environ.get("BOXCAR_PROGRAM", "boxcar"))
 INSTALLED = pathlib.Path(PROGRAM).parent / "schemas"
 SIZES = ["--model=gpt", "--layers=2", "--hidden=64", "--heads=2", "--seq=64", "--vocab=256"]
 JOB = [*SIZES, "--cluster=dgx-a100-80g", "--gpus=4", "--global-batch=8"]
+WIDE = ["--model=gpt", "--layers=2", "--hidden=1024", "--heads=16", "--seq=512", "--vocab=256", "--cluster=dgx-a100-80g",
+        "--gpus=2", "--global-batch=8"]
 FEW = [*SIZES, "--cluster=dgx-a100-80g", "--gpus=2", "--global-batch=4"]
 CAMPAIGN = ["campaign", *JOB, "--dp=4", "--price=2", "--mtbf=3h/1024", "--checkpoint-bandwidth=200GB/s", "--watts=700"]
 TINY = ["--model=gpt", "--layers=2", "--hidden=16", "--heads=2", "--seq=16", "--vocab=256", "--dp=2", "--micro-batch=2",
@@ -65,6 +67,7 @@ COMMANDS = {
         (0, ["explain", "a.txt", "--op=h1.attn.qkv", "--tensor=h1.attn.qkv.weight"]),
         (0, ["explain", "a.txt", "--why-not=--tp 1", "--why-not=--micro-batch 3"]),
         (0, ["explain", "best.txt", "--op=h1.attn.qkv"]),
+        (0, ["explain", "wide.txt", "--op=h1.residual1"]),
     ],
     "diff.json": [(0, ["diff", "a.txt", "b.txt"])],
     "compare-trace.json": [(0, ["compare-trace", "a.json", "a.txt"]), (0, ["compare-trace", "a.json", "a.txt", "-o", "measured.yaml"])],
@@ -167,6 +170,7 @@ class TestDocuments(unittest.TestCase):
         small_files(cls.folder)
         for words in (["simulate", *JOB, "--tp=2", "--pp=2", "--save-plan=a.txt", "--trace=a.json"],
                       ["simulate", *JOB, "--dp=2", "--pp=2", "--micro-batch=2", "--save-plan=b.txt"],
+                      ["simulate", *WIDE, "--tp=2", "--save-plan=wide.txt"],
                       ["search", *JOB, "--simulate=2", "-o", "best.txt"],
                       ["report", "best.txt", "--tokens=1M", "--price=2", "--mtbf=3h/8", "--checkpoint-bandwidth=1GB/s", "-o", "page.html"]):
             done = run(cls.folder, *words)

@@ -12,7 +12,6 @@
 #include "sbp/error.h"
 #include "sim/float8_operands.h"
 #include "sim/models/kernel_time.h"
-#include "sim/models/kernel_time.h"
 #include "sim/simulate.h"
 
 namespace boxcar::sim {
