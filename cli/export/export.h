@@ -137,6 +137,8 @@ Framework deepspeed();
 const std::vector<Framework>& frameworks();
 // nullptr where there is none.
 const Framework* find_framework(std::string_view name);
+// Sets Megatron Core's width of a head, `name`, where it is not hidden / heads; latent attention has others.
+void write_head_dim(Writer& w, const std::string& name);
 // Megatron Core's norms of queries and keys, or of the latents that they are made from.
 inline constexpr const char* qk_norm_limits = "with norm layer";
 void write_qk_norm(Writer& w, const std::string& name);

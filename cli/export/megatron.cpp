@@ -336,13 +336,7 @@ std::vector<Row> make_rows() {
          w.set("--group-query-attention", true);
          w.set("--num-query-groups", w.from.model().kv_heads);
        }},
-      {{"model.head_dim"},
-       {"--kv-channels"},
-       "",
-       [](Writer& w) {
-         if (!w.from.divides_hidden() && !is_latent(w.from.model()))
-           w.set("--kv-channels", w.from.model().head_dim);
-       }},
+      {{"model.head_dim"}, {"--kv-channels"}, "", [](Writer& w) { write_head_dim(w, "--kv-channels"); }},
       {{"model.qk_norm"},
        {"--qk-layernorm"},
        qk_norm_limits,

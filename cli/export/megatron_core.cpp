@@ -12,6 +12,11 @@ std::string recipe_in_megatron(const std::string& recipe) {
   return word == words.end() ? recipe : word->second;
 }
 
+void write_head_dim(Writer& w, const std::string& name) {
+  const ir::models::Transformer& m = w.from.model();
+  if (!w.from.divides_hidden() && !is_latent(m)) w.set(name, m.head_dim);
+}
+
 void write_qk_norm(Writer& w, const std::string& name) {
   const ir::models::Transformer& m = w.from.model();
   if (!m.qk_norm && !is_latent(m)) return;

@@ -247,10 +247,7 @@ std::vector<Row> make_rows() {
       {{"model.head_dim"},
        {"GPTConfig.kv_channels"},
        "",
-       [](Writer& w) {
-         if (!w.from.divides_hidden() && !is_latent(w.from.model()))
-           w.set("GPTConfig.kv_channels", w.from.model().head_dim);
-       }},
+       [](Writer& w) { write_head_dim(w, "GPTConfig.kv_channels"); }},
       {{"model.qk_norm"},
        {"GPTConfig.qk_layernorm"},
        qk_norm_limits,
