@@ -78,7 +78,7 @@ PartSeconds part_seconds(const backends::DeviceProfile& device, const ir::Actor&
                          ir::Types inputs, ir::Types outputs) {
   const ir::OpDef& def = ir::op(attention.op);
   ir::Attrs attrs = attention.attrs;
-  const bool has_window = attrs.contains("window") && ir::attr_int(attrs, "window") > 0;
+  const bool has_window = attention_window(attrs) > 0;
   const double all = has_window ? kernel_seconds(device, def, inputs, outputs, attrs) : 0;
   take_part(is_backward(attention), ranks, inputs, outputs);
   const double own = kernel_seconds(device, def, inputs, outputs, attrs);

@@ -5,13 +5,13 @@
 #include <numeric>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "backends/machines/device_profile.h"
 #include "ir/ops/updates.h"
 #include "planner/arena.h"
 #include "planner/estimate/layout_request.h"
+#include "planner/estimate/placed_probe.h"
 #include "planner/estimate/slow_stages.h"
 #include "planner/laid_out.h"
 #include "planner/solve/cost.h"
@@ -67,76 +67,6 @@ planner::ResolvedJob probe_job(Job probe, const CostKey& key, const std::vector<
   const int nodes = (probe.gpus + probe.cluster.node.gpus - 1) / probe.cluster.node.gpus;
   probe.cluster.nodes = std::max(probe.cluster.nodes, nodes);
   return planner::resolve(std::move(probe));
-}
-
-// A plan and the cluster that its acts' times are asked on.
-struct PlacedProbe {
-  ir::Plan plan;
-  backends::Cluster cluster;
-};
-
-// Where groups inside a stage reach other nodes, those of a node share its NICs: each has a part of them.
-void share_nics(backends::Node& node, const Mesh& mesh) {
-  double times = 1;
-  for (size_t d = 0; d < mesh.dims(); ++d) {
-    if (mesh.names[d] == "dp" || mesh.names[d] == "replica") continue;
-    const int64_t beside = std::max<int64_t>(1, node.gpus / mesh.strides[d]);  // of a group, on a node
-    if (beside >= mesh.extents[d]) continue;
-    times = std::max(
-        times, static_cast<double>(node.gpus) / static_cast<double>(std::max<int64_t>(beside, node.nics)));
-  }
-  node.nic_bandwidth /= times;
-}
-
-int stride_of(const CostKey& key, const std::string& name) {
-  return name == "tp" ? key.strides[0] : name == "cp" ? key.strides[1] : name == "ep" ? key.strides[2] : 1;
-}
-
-int in_whole_nodes(int devices, int node) { return (devices + node - 1) / node * node; }
-
-// A stage's mesh whose ranks stand as far apart as the key says; ranks on other nodes each stand on the next
-// node.
-Mesh standing_as(Mesh mesh, const CostKey& key, int node) {
-  std::vector<size_t> dims(mesh.dims());
-  std::iota(dims.begin(), dims.end(), size_t{0});
-  const auto stride = [&](size_t d) { return stride_of(key, mesh.names[d]); };
-  std::stable_sort(dims.begin(), dims.end(), [&](size_t a, size_t b) { return stride(a) < stride(b); });
-  int taken = 1;  // devices of the dimensions before
-  for (const size_t d : dims) {
-    mesh.strides[d] = stride(d) < node ? stride(d) : in_whole_nodes(taken, node);
-    taken += static_cast<int>(mesh.extents[d] - 1) * mesh.strides[d];
-  }
-  mesh.stage_stride = in_whole_nodes(taken, node);
-  return mesh;
-}
-
-// The probe's devices where those of such stages are, each stage beginning on a node of its own.
-void stand_as(PlacedProbe& probe, const Mesh& from, Mesh mesh, int gpus) {
-  const int node = probe.cluster.node.gpus, stages = probe.plan.devices / from.devices();
-  const int apart = std::max(mesh.stage_stride, in_whole_nodes(gpus, node));
-  mesh.stage_stride = apart;
-  const auto place = [&](int& device) {
-    device = mesh.device(device % from.devices(), device / from.devices());
-  };
-  probe.plan.devices = stages * apart;
-  for (ir::RankClass& cls : probe.plan.classes) {
-    for (int& device : cls.devices) place(device);
-    std::sort(cls.devices.begin(), cls.devices.end());
-  }
-  for (ir::Comm& comm : probe.plan.comms)
-    for (std::vector<int>& group : comm.groups)
-      for (int& device : group) place(device);
-  for (ir::Peers& peers : probe.plan.peers) {
-    const std::vector<int> sources =
-        std::exchange(peers.source, std::vector<int>(static_cast<size_t>(stages * apart), -1));
-    for (int device = 0; device < static_cast<int>(sources.size()); ++device) {
-      int there = device, source = at(sources, device);
-      place(there);
-      if (source >= 0) place(source);
-      at(peers.source, there) = source;
-    }
-  }
-  probe.cluster.nodes = std::max(probe.cluster.nodes, stages * apart / node);
 }
 
 // Weights of experts have an axis for them in front.

@@ -106,10 +106,6 @@ double product_seconds(const DeviceProfile& device, const ir::OpDef& def, const 
 // GB200 are more than a third off.
 constexpr int64_t tile_queries = 128;
 
-int64_t window_of(const ir::Attrs& attrs) {
-  return attrs.contains("window") ? ir::attr_int(attrs, "window") : 0;
-}
-
 // A causal kernel has short rows and reaches the rate of a full one at a quarter of the sequence
 // (fit_attention.py). One with a window runs like a causal one without where that is quicker.
 double attention_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
@@ -126,7 +122,7 @@ double attention_seconds(const DeviceProfile& device, const ir::OpDef& def, cons
     return peak_flops(device, inputs[0].dtype) * share.at(keys_of_a_row) * kernel.head_share.at(head);
   };
   double computing = work.flops / rate(sequence);
-  if (const int64_t window = window_of(attrs); window > 0) {
+  if (const int64_t window = attention_window(attrs); window > 0) {
     const auto& queries = inputs[backward ? 1 : 0].shape;
     const int64_t tokens = std::max(queries[queries.size() - 2], keys[keys.size() - 2]);
     computing *= ir::causal_share(0, tokens) / ir::causal_share(window, tokens);
@@ -175,6 +171,10 @@ bool empty(const ir::Types& types) {
 }
 
 }  // namespace
+
+int64_t attention_window(const ir::Attrs& attrs) {
+  return attrs.contains("window") ? ir::attr_int(attrs, "window") : 0;
+}
 
 double kernel_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                       const ir::Types& outputs, const ir::Attrs& attrs) {

@@ -27,4 +27,7 @@ double kernel_seconds(const backends::DeviceProfile& device, const ir::OpDef& de
 double float8_product_seconds(const backends::DeviceProfile& device, const ir::OpDef& def,
                               const ir::Types& inputs, const ir::Types& outputs, const ir::Attrs& attrs);
 
+// Keys that a query of a fused attention sees at most; 0: all, also where a plan does not say.
+int64_t attention_window(const ir::Attrs& attrs);
+
 }  // namespace boxcar::sim

@@ -43,6 +43,29 @@ inline ir::TrainOptions plain() {
   return options;
 }
 
+// Elements of all parameters of a graph.
+inline int64_t counted(const ir::Graph& graph) {
+  int64_t n = 0;
+  for (const ir::Op& op : graph.ops)
+    if (op.type == "parameter") n += graph.tensor(op.outputs[0]).type.elements();
+  return n;
+}
+
+// Flops of matrix products, convolutions and attention in all ops of a graph, recomputed ones left out.
+inline double counted_flops(const ir::Graph& graph) {
+  double flops = 0;
+  for (const ir::Op& op : graph.ops) {
+    if (op.recomputed || !ir::has_op(op.type)) continue;
+    const ir::OpDef& def = ir::op(op.type);
+    if (def.family == ir::Family::memory || def.family == ir::Family::none) continue;
+    ir::Types inputs, outputs;
+    for (const ir::TensorId id : op.inputs) inputs.push_back(graph.tensor(id).type);
+    for (const ir::TensorId id : op.outputs) outputs.push_back(graph.tensor(id).type);
+    flops += ir::work(def, inputs, outputs, op.attrs).flops;
+  }
+  return flops;
+}
+
 inline void expect_near(const backends::cpu::HostTensor& got, const backends::cpu::HostTensor& wanted,
                         const std::string& what, double tolerance = 1e-9) {
   ASSERT_EQ(got.data.size(), wanted.data.size()) << what;

@@ -1,0 +1,31 @@
+// The small plan of a cost's key on devices that stand as far apart as those of the job's stages.
+//
+// Example: tp 2 x ep 4 on nodes of 8 GPUs, with tp outermost (strides tp 8, ep 1). The probe's stage takes
+// two nodes: its ranks of ep are beside each other, and those of tp on two nodes.
+#pragma once
+
+#include "backends/machines/cluster.h"
+#include "ir/plan.h"
+#include "planner/estimate/estimate.h"
+#include "planner/mesh.h"
+
+namespace boxcar::search {
+
+// A plan and the cluster that its acts' times are asked on.
+struct PlacedProbe {
+  ir::Plan plan;
+  backends::Cluster cluster;
+};
+
+// Where groups inside a stage reach other nodes, those of a node share its NICs: each has a part of them.
+void share_nics(backends::Node& node, const planner::Mesh& mesh);
+
+// A stage's mesh whose ranks stand as far apart as the key says, on nodes of `node` GPUs; ranks on other
+// nodes each stand on the next node.
+planner::Mesh standing_as(planner::Mesh mesh, const CostKey& key, int node);
+
+// Moves the probe's devices from stages with mesh `from` to stages with `mesh`. Each stage begins on a node
+// of its own, `gpus` or more devices after the one before; the cluster grows to hold them.
+void stand_as(PlacedProbe& probe, const planner::Mesh& from, planner::Mesh mesh, int gpus);
+
+}  // namespace boxcar::search
