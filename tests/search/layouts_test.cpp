@@ -1,5 +1,4 @@
-// Layouts of real training graphs: the problem against brute force, blocks against the whole, and the
-// resulting plans.
+// Layouts of real training graphs: the problem against brute force, and blocks against the whole.
 #include "planner/estimate/layouts.h"
 
 #include <fmt/format.h>
