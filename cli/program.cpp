@@ -4,10 +4,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <iostream>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "backends/mpi/mpi_transport.h"
+#include "cli/as_error.h"
 #include "cli/calibrate_command.h"
 #include "cli/campaign_command.h"
 #include "cli/compare_trace_command.h"
@@ -21,6 +26,7 @@
 #include "cli/sbp_command.h"
 #include "cli/search_command.h"
 #include "cli/simulate_command.h"
+#include "cli/sweep/ranks.h"
 #include "cli/sweep_command.h"
 #include "cli/table_command.h"
 #include "cli/train_command.h"
@@ -46,6 +52,30 @@ std::string given_commands(const CLI::App& app) {
   for (const CLI::App* command : app.get_subcommands())
     text += command->get_name() + " " + given_commands(*command);
   return text;
+}
+
+// Input that a message quotes may be anything: what would steer a terminal is shown as its number.
+std::string printable(const std::string& message) {
+  std::string text;
+  for (const char c : message) {
+    if ((c >= 0 && c < ' ' && c != '\n') || c == 0x7f)
+      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    else
+      text += c;
+  }
+  return text;
+}
+
+// Processes that have begun MPI have agreed who speaks. Errors before that are the same in all: the first one
+// says it, and mpirun ends the others while they wait.
+int fail(const Error& error) {
+  std::string whose;
+  if (const int rank = started_together().rank; rank > 0 && !backends::mpi_has_begun()) {
+    std::this_thread::sleep_for(std::chrono::seconds(5));
+    whose = fmt::format("process {}: ", rank);
+  }
+  std::fputs(("boxcar: " + whose + printable(error.what()) + "\n").c_str(), stderr);
+  return static_cast<int>(error.code());
 }
 
 }  // namespace
@@ -92,6 +122,14 @@ int run_program(int argc, const char* const* argv, Extent extent) {
   }
   if (!std::cout.flush()) throw Error::fault("standard output", "cannot be written");
   return exit_code;
+}
+
+int program_main(int argc, const char* const* argv) {
+  try {
+    return run_program(argc, argv);
+  } catch (const std::exception& e) {
+    return fail(as_error(e));
+  }
 }
 
 }  // namespace boxcar::cli

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -32,36 +33,41 @@ void redirect(const std::string& path, int target, int flags) {
   if (fd < 0 || dup2(fd, target) < 0) _exit(126);
 }
 
-[[noreturn]] void become(std::string program, const std::vector<std::string>& arguments,
-                         const std::string& folder) {
-  std::vector<char*> argv;
-  argv.push_back(program.data());
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-  redirect("/dev/null", STDIN_FILENO, O_RDONLY);
-  redirect(folder + "/.out", STDOUT_FILENO, O_WRONLY | O_CREAT);
-  redirect(folder + "/.err", STDERR_FILENO, O_WRONLY | O_CREAT);
-  if (chdir(folder.c_str()) != 0) _exit(126);
-  execv(program.c_str(), argv.data());
-  _exit(127);
-}
-
 }  // namespace
 
-Output run_program(const std::vector<std::string>& arguments) {
-  return run_another(BOXCAR_PROGRAM, arguments);
-}
-
-Output run_another(const std::string& program, const std::vector<std::string>& arguments) {
-  std::string folder = temporary_folder();
-  pid_t child = fork();
-  if (child == 0) become(program, arguments, folder);
+Output run_in_child(const std::function<int()>& body) {
+  const std::string folder = temporary_folder();
+  std::fflush(nullptr);  // what is held back would be written by both
+  const pid_t child = fork();
+  if (child == 0) {
+    redirect("/dev/null", STDIN_FILENO, O_RDONLY);
+    redirect(folder + "/.out", STDOUT_FILENO, O_WRONLY | O_CREAT);
+    redirect(folder + "/.err", STDERR_FILENO, O_WRONLY | O_CREAT);
+    if (chdir(folder.c_str()) != 0) _exit(126);
+    const int code = body();
+    std::fflush(nullptr);
+    _exit(code);  // without destroying what SimGrid and GoogleTest hold
+  }
   int status = 0;
   waitpid(child, &status, 0);
   Output output{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
                 content_of(folder + "/.out"), content_of(folder + "/.err")};
   std::filesystem::remove_all(folder);
   return output;
+}
+
+std::vector<char*> words_of(const std::string& program, const std::vector<std::string>& arguments) {
+  std::vector<char*> words{const_cast<char*>(program.c_str())};
+  for (const std::string& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
+  words.push_back(nullptr);
+  return words;
+}
+
+Output run_another(const std::string& program, const std::vector<std::string>& arguments) {
+  return run_in_child([&] {
+    execv(program.c_str(), words_of(program, arguments).data());
+    return 127;
+  });
 }
 
 TemporaryFile::TemporaryFile(const std::string& name, const std::string& content)

@@ -1,6 +1,7 @@
 // Runs the built program as a user would and keeps its output.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,11 +12,17 @@ struct Output {
   std::string out, err;
 };
 
-// Runs BOXCAR_PROGRAM with these arguments (no shell) and empty standard input, in its own folder, which is
-// removed afterwards.
+// Runs boxcar with these arguments (no shell) and empty standard input, in its own folder, which is removed
+// afterwards. Where the commands are linked, they run in a fork of the test: loading a program takes 80 ms,
+// most of it for SimGrid.
 Output run_program(const std::vector<std::string>& arguments);
 // Another program, by its path.
 Output run_another(const std::string& program, const std::vector<std::string>& arguments);
+// Anything, in a fork. `body` returns the exit code.
+Output run_in_child(const std::function<int()>& body);
+
+// For `main` and `exec`: pointers into both, and a null pointer at the end.
+std::vector<char*> words_of(const std::string& program, const std::vector<std::string>& arguments);
 
 // Makes an empty folder, which the caller removes.
 std::string temporary_folder();
