@@ -51,13 +51,15 @@ const std::vector<Size> qwen3_experts = {{"num_experts", "experts"},
                                          {"moe_intermediate_size", "expert_ffn"},
                                          {"decoder_sparse_step", "expert_every", false}};
 
-// Defaults are those of the architecture's configuration class, where the file does not say.
+// The defaults of the architecture's configuration class, where the file does not say; a row says what is not
+// Llama's.
 struct Row {
-  const char *architecture, *type, *family;
-  const std::vector<Size>& sizes;
-  bool tied;
-  const char *activation_key, *activation;
+  const char *architecture, *type;
+  const char* family = "llama";
+  const std::vector<Size>& sizes = llama_sizes;
   const std::vector<Size>* experts = nullptr;
+  bool tied = false;
+  const char *activation_key = "hidden_act", *activation = "silu";
   bool qkv_bias = false, qk_norm = false;
   bool uses_window = true;  // without use_sliding_window
   bool alternates = false;  // every other layer has no window
@@ -66,6 +68,17 @@ struct Row {
   int64_t head_dim = 0;         // 0: hidden / heads
   const char* lacks = nullptr;  // parts of it that are not built
 };
+
+Row bert(const char* architecture) {
+  return {.architecture = architecture,
+          .type = "bert",
+          .family = "bert",
+          .sizes = bert_sizes,
+          .tied = true,
+          .activation = "gelu",
+          .norm_epsilon = 1e-12};
+}
+
 const Row rows[] = {
     {.architecture = "GPT2LMHeadModel",
      .type = "gpt2",
@@ -75,54 +88,26 @@ const Row rows[] = {
      .activation_key = "activation_function",
      .activation = "gelu_new",
      .norm_epsilon = 1e-5},
-    {"LlamaForCausalLM", "llama", "llama", llama_sizes, false, "hidden_act", "silu"},
-    {"MistralForCausalLM", "mistral", "llama", llama_sizes, false, "hidden_act", "silu"},
-    {.architecture = "Qwen2ForCausalLM",
-     .type = "qwen2",
-     .family = "llama",
-     .sizes = llama_sizes,
-     .tied = false,
-     .activation_key = "hidden_act",
-     .activation = "silu",
-     .qkv_bias = true,
-     .uses_window = false},
+    {.architecture = "LlamaForCausalLM", .type = "llama"},
+    {.architecture = "MistralForCausalLM", .type = "mistral"},
+    {.architecture = "Qwen2ForCausalLM", .type = "qwen2", .qkv_bias = true, .uses_window = false},
     {.architecture = "Qwen3ForCausalLM",
      .type = "qwen3",
-     .family = "llama",
-     .sizes = llama_sizes,
-     .tied = false,
-     .activation_key = "hidden_act",
-     .activation = "silu",
      .qk_norm = true,
      .uses_window = false,
      .head_dim = 128},
     {.architecture = "Qwen3MoeForCausalLM",
      .type = "qwen3_moe",
-     .family = "llama",
-     .sizes = llama_sizes,
-     .tied = false,
-     .activation_key = "hidden_act",
-     .activation = "silu",
      .experts = &qwen3_experts,
      .qk_norm = true,
      .uses_window = false},
     {.architecture = "MixtralForCausalLM",
      .type = "mixtral",
-     .family = "llama",
-     .sizes = llama_sizes,
-     .tied = false,
-     .activation_key = "hidden_act",
-     .activation = "silu",
      .experts = &mixtral_experts,
      .norm_epsilon = 1e-5,
      .rotary_base = 1e6},
     {.architecture = "GptOssForCausalLM",
      .type = "gpt_oss",
-     .family = "llama",
-     .sizes = llama_sizes,
-     .tied = false,
-     .activation_key = "hidden_act",
-     .activation = "silu",
      .experts = &mixtral_experts,
      .alternates = true,
      .bias = true,
@@ -132,30 +117,12 @@ const Row rows[] = {
      .lacks = "sinks of attention, biases of the router and the clamp of SwiGLU are not built"},
     {.architecture = "DeepseekV3ForCausalLM",
      .type = "deepseek_v3",
-     .family = "llama",
      .sizes = deepseek_sizes,
-     .tied = false,
-     .activation_key = "hidden_act",
-     .activation = "silu",
      .experts = &deepseek_experts,
      .lacks = "the router's sigmoid, groups, biases and scale, and the prediction of further tokens are not "
               "built"},
-    {.architecture = "BertForMaskedLM",
-     .type = "bert",
-     .family = "bert",
-     .sizes = bert_sizes,
-     .tied = true,
-     .activation_key = "hidden_act",
-     .activation = "gelu",
-     .norm_epsilon = 1e-12},
-    {.architecture = "BertForPreTraining",
-     .type = "bert",
-     .family = "bert",
-     .sizes = bert_sizes,
-     .tied = true,
-     .activation_key = "hidden_act",
-     .activation = "gelu",
-     .norm_epsilon = 1e-12},
+    bert("BertForMaskedLM"),
+    bert("BertForPreTraining"),
 };
 
 // By its name; a file without one goes by its type.
