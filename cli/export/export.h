@@ -142,6 +142,11 @@ void write_head_dim(Writer& w, const std::string& name);
 // Megatron Core's norms of queries and keys, or of the latents that they are made from.
 inline constexpr const char* qk_norm_limits = "with norm layer";
 void write_qk_norm(Writer& w, const std::string& name);
+// Megatron Core's sizes of experts and what becomes of their tokens; `name` makes the setting's name of a
+// field of TransformerConfig, "moe_router_topk". REQUIRES that the model has experts.
+void write_expert_tokens(Writer& w, std::string (*name)(const std::string& field));
+// How keys and values go over context parallelism.
+void write_comm_type(Writer& w, const std::string& name);
 // Megatron Core's word for a recipe of 8 bits: Fp8Recipe of megatron/core/enums.py.
 std::string recipe_in_megatron(const std::string& recipe);
 // The rows of a framework on Megatron Core, with those that all of these share.

@@ -72,24 +72,22 @@ void write_positions(Writer& w) {
   if (!rotary && is_t5(w.from)) w.cannot("encoder and decoder share one table of positions");
 }
 
+// "--moe-router-topk" of "moe_router_topk"
+std::string argument(const std::string& field) {
+  std::string name = "--" + field;
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
 void write_experts(Writer& w) {
   const ir::models::Transformer& m = w.from.model();
   if (m.experts == 0) return;
   w.set("--num-experts", m.experts);
-  w.set("--moe-router-topk", m.top_k);
-  if (m.expert_ffn != m.ffn) w.set("--moe-ffn-hidden-size", m.expert_ffn);
-  if (m.shared_experts > 0) w.set("--moe-shared-expert-intermediate-size", m.shared_experts * m.expert_ffn);
   if (m.expert_every > 1)
     w.set("--moe-layer-freq", fmt::format("([0]*{}+[1])*{}", m.expert_every - 1, m.layers / m.expert_every));
   if (m.dense_layers > 0)
     w.set("--moe-layer-freq", fmt::format("[0]*{}+[1]*{}", m.dense_layers, m.layers - m.dense_layers));
-  w.set("--moe-router-load-balancing-type", "none");
-  w.set("--moe-token-dispatcher-type", "alltoall");
-  w.set("--moe-expert-capacity-factor", 1.0);
-  w.set("--moe-pad-expert-input-to-capacity", true);
-  w.set("--moe-token-drop-policy", "position");
-  if (w.from.parallel().micro_batch > 1)
-    w.cannot("an expert's capacity is that of a micro-batch there, not of each sequence");
+  write_expert_tokens(w, argument);
 }
 
 void write_latents(Writer& w) {
@@ -129,11 +127,7 @@ void write_context_parallelism(Writer& w) {
   w.set("--context-parallel-size", h.cp);
   if (w.from.model().seq % (2 * h.cp) != 0)
     w.cannot("--seq-length has to be a multiple of 2 x context_parallel");
-  if (h.gather_keys) return w.set("--cp-comm-type", w.from.rings() ? "p2p" : "all_gather");
-  w.set("--cp-comm-type", w.from.can_exchange_heads() ? "a2a" : "all_gather");
-  if (w.from.can_exchange_heads())
-    w.cannot("parallel.gather_keys",
-             "op by op, what moves fewer bytes is chosen here; a2a is written for all layers");
+  write_comm_type(w, "--cp-comm-type");
 }
 
 void write_stages(Writer& w) {

@@ -24,6 +24,30 @@ void write_qk_norm(Writer& w, const std::string& name) {
   if (m.norm != "rms") w.cannot("norms of queries and keys are LayerNorm too, as norm says");
 }
 
+void write_expert_tokens(Writer& w, std::string (*name)(const std::string&)) {
+  const ir::models::Transformer& m = w.from.model();
+  w.set(name("moe_router_topk"), m.top_k);
+  if (m.expert_ffn != m.ffn) w.set(name("moe_ffn_hidden_size"), m.expert_ffn);
+  if (m.shared_experts > 0)
+    w.set(name("moe_shared_expert_intermediate_size"), m.shared_experts * m.expert_ffn);
+  w.set(name("moe_router_load_balancing_type"), "none");
+  w.set(name("moe_token_dispatcher_type"), "alltoall");
+  w.set(name("moe_expert_capacity_factor"), 1.0);
+  w.set(name("moe_pad_expert_input_to_capacity"), true);
+  w.set(name("moe_token_drop_policy"), "position");
+  if (w.from.parallel().micro_batch > 1)
+    w.cannot("an expert's capacity is that of a micro-batch there, not of each sequence");
+}
+
+void write_comm_type(Writer& w, const std::string& name) {
+  const bool gathers = w.from.parallel().gather_keys;
+  if (gathers || !w.from.can_exchange_heads())
+    return w.set(name, gathers && w.from.rings() ? "p2p" : "all_gather");
+  w.set(name, "a2a");
+  w.cannot("parallel.gather_keys",
+           "op by op, what moves fewer bytes is chosen here; a2a is written for all layers");
+}
+
 std::vector<Row> with_megatron_core(std::vector<Row> rows) {
   const std::vector<Row> shared{
       {{"parallel.schedule"},

@@ -48,23 +48,13 @@ void write_experts(Writer& w) {
   const ir::models::Transformer& m = w.from.model();
   if (m.experts == 0) return;
   w.set("GPTConfig.num_moe_experts", m.experts);
-  w.set("GPTConfig.moe_router_topk", m.top_k);
-  if (m.expert_ffn != m.ffn) w.set("GPTConfig.moe_ffn_hidden_size", m.expert_ffn);
-  if (m.shared_experts > 0)
-    w.set("GPTConfig.moe_shared_expert_intermediate_size", m.shared_experts * m.expert_ffn);
   if (m.dense_layers > 0)
     w.set("GPTConfig.moe_layer_freq",
           python(fmt::format("[0] * {} + [1] * {}", m.dense_layers, m.layers - m.dense_layers)));
   if (m.expert_every > 1)
     w.set("GPTConfig.moe_layer_freq",
           python(fmt::format("([0] * {} + [1]) * {}", m.expert_every - 1, m.layers / m.expert_every)));
-  w.set("GPTConfig.moe_router_load_balancing_type", "none");
-  w.set("GPTConfig.moe_token_dispatcher_type", "alltoall");
-  w.set("GPTConfig.moe_expert_capacity_factor", 1.0);
-  w.set("GPTConfig.moe_pad_expert_input_to_capacity", true);
-  w.set("GPTConfig.moe_token_drop_policy", "position");
-  if (w.from.parallel().micro_batch > 1)
-    w.cannot("an expert's capacity is that of a micro-batch there, not of each sequence");
+  write_expert_tokens(w, [](const std::string& field) { return "GPTConfig." + field; });
 }
 
 void write_context_parallelism(Writer& w) {
@@ -73,11 +63,7 @@ void write_context_parallelism(Writer& w) {
   w.set("MegatronStrategy.context_parallel_size", h.cp);
   if (w.from.model().seq % (2 * h.cp) != 0)
     w.cannot("seq_length has to be a multiple of 2 x context_parallel");
-  const bool exchanges = !h.gather_keys && w.from.can_exchange_heads();
-  w.set("GPTConfig.cp_comm_type", exchanges ? "a2a" : h.gather_keys && w.from.rings() ? "p2p" : "all_gather");
-  if (exchanges)
-    w.cannot("parallel.gather_keys",
-             "op by op, what moves fewer bytes is chosen here; a2a is written for all layers");
+  write_comm_type(w, "GPTConfig.cp_comm_type");
 }
 
 void write_stages(Writer& w) {
