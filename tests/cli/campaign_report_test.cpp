@@ -1,4 +1,4 @@
-// The table and the document of `boxcar campaign`, and the errors of steps behind its ranges.
+// The table and the document of `boxcar campaign`.
 #include "cli/campaign_report.h"
 
 #include <gmock/gmock.h>
@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/quantities.h"
-#include "run_experiment.h"
 
 namespace boxcar::cli {
 namespace {
@@ -233,31 +232,6 @@ TEST(Campaign, ARunWithoutFailuresNeedsNoCheckpoint) {
   r.rows = {row};
   EXPECT_THAT(to_table(r), HasSubstr("  never\n"));
   EXPECT_THAT(to_table(r), HasSubstr("  interval   never between checkpoints\n"));
-}
-
-std::string line_of(const campaign::StepError& e) {
-  return fmt::format("    {{\"{}\", \"{}\", {}, {}, {:.3f}}},\n", e.framework, e.device, e.least_gpus,
-                     e.steps, e.share);
-}
-
-// The table of errors is what the pinned predictions give.
-TEST(Campaign, StepErrorsAreThoseOfThePredictions) {
-  std::string table;
-  for (const campaign::StepError& e : campaign::step_errors())
-    if (e.framework != "boxcar") table += line_of(e);
-  EXPECT_EQ(table, experiment("step_errors", ""));
-}
-
-// As docs/campaign.md tells it: ratios of two steps are no closer than the steps.
-TEST(Campaign, TwoStepsDoNotShareTheirError) {
-  EXPECT_EQ(experiment("step_errors", "--pairs"), "1735 0.174 0.151\n");
-}
-
-TEST(Campaign, LongStepErrorsAsBoxcarAreThoseOfTheSimulator) {
-  std::string table;
-  for (const campaign::StepError& e : campaign::step_errors())
-    if (e.framework == "boxcar") table += line_of(e);
-  EXPECT_EQ(table, experiment("step_errors", "--boxcar"));
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include "bad_input.h"
 #include "cli/campaign_report.h"
 #include "cli/quantities.h"
-#include "run_experiment.h"
 
 namespace boxcar::cli {
 namespace {
