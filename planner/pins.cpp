@@ -142,6 +142,7 @@ constexpr PinRule rules[] = {
     {"*.mlp.shared.fc2", Where::stream},
     {"*.mlp.sum", Where::stream},
     {"*.mlp.dispatch", Where::gathered},
+    {"*.mlp.slots", Where::gathered},
     {"embedding.lookup", Where::stream},
     {"embedding.add", Where::stream},
     {"embedding.out", Where::stream},
@@ -229,7 +230,10 @@ void pin_activation(Context& c, ir::TensorId t) {
   const bool stream = rule->where == Where::stream, inside = rule->where == Where::inside;
   if (rule->where == Where::whole || (rule->where == Where::logits && c.hints.gather_logits))
     c.set(t, "tp", Sbp::B());
-  const bool by_expert = c.experts && (matches("*.mlp.fc1", name) || matches("*.mlp.fc2", name));
+  // Slots are kept by expert, as fc1 and its weights' gradient read them: the latter is whole, and nothing is
+  // exchanged for it again.
+  const bool by_expert =
+      c.experts && (matches("*.mlp.fc1", name) || matches("*.mlp.fc2", name) || matches("*.mlp.slots", name));
   if (by_expert) c.set(t, "ep", Sbp::S(0));
   if (by_expert && c.graph.tensor(t).name.find("fc2.bias_add") != std::string::npos) c.set(t, "tp", Sbp::B());
   if (rule->where == Where::gathered && !c.graph.tensor(t).name.ends_with(".grad")) c.set(t, "tp", Sbp::B());

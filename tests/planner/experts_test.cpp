@@ -63,6 +63,25 @@ TEST(Experts, WaitForTheFullestDevice) {
             sim::simulate(compile(resolve(even)), even.cluster).step_seconds);
 }
 
+// Tokens are exchanged twice on the way forward and twice back; gradients of experts' weights are made whole,
+// also where experts are narrower than the tokens that they read.
+TEST(Experts, OnlyTokensAreExchanged) {
+  for (const int64_t ffn : {256, 1024, 4096}) {
+    Job job = experts_job(8, 8, 1);
+    job.model->ffn = job.model->expert_ffn = ffn;
+    const ir::Plan plan = compile(resolve(job));
+    int exchanges = 0;
+    for (const ir::Actor& actor : plan.programs[0].actors) {
+      if (actor.name.find("mlp.fc") != std::string::npos) {
+        EXPECT_NE(actor.collective, sbp::Collective::reduce_scatter) << actor.name;
+        EXPECT_NE(actor.collective, sbp::Collective::all_reduce) << actor.name;
+      }
+      exchanges += actor.collective == sbp::Collective::all_to_all;
+    }
+    EXPECT_EQ(exchanges, 4 * job.model->layers) << ffn;
+  }
+}
+
 // One device has all experts and so all tokens, however they are routed.
 TEST(Experts, OnOneDeviceTakeTheUsualTime) {
   EXPECT_EQ(seconds_of(experts_job(1, 1, 4)), seconds_of(experts_job(1, 1, 1)));
