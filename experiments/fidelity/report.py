@@ -8,7 +8,7 @@ WORST = 5
 # The project's aims for step times: mean absolute error in percent, or the median where runs are bound by launches
 AIMS = {"vtrain_single_node": "5", "vtrain_multi_node": "7", "megatron_sc21": "3", "korthikanti": "3", "zero3_vs_ptdp": "10",
         "zero_bubble": "4", "mosaicml": "7", "torchtitan": "8", "aleph_alpha": "8", "internevo": "8", "dlperf_resnet50": "8",
-        "dlperf_bert": "8", "dlperf_gpt": "7", "megatron_ci": "12 (median)"}
+        "dlperf_bert": "8", "dlperf_gpt": "7", "megatron_ci": "12 (median)", "nemo_2407": "8", "mlperf": "8", "megatron_bridge": "10"}
 PEAKS = ("peak_bytes", "device_bytes", "last_peak_bytes", "state_bytes", "activation_bytes")
 AIM_OF_PEAKS = "5"  # of all of them together
 

@@ -58,8 +58,22 @@ def mlperf(row):
     return [Case(name, plan, "step_s", float(row["iter_time_s"]))]
 
 
+# Mixtures: config.json of huggingface.co/Qwen/Qwen3-30B-A3B, /Qwen/Qwen3-235B-A22B, /openai/gpt-oss-120b and /deepseek-ai/DeepSeek-V3.
+# Routing is balanced: moe_router_force_load_balancing of scripts/performance in github.com/NVIDIA-NeMo/Megatron-Bridge. GPT-OSS has biases
+# everywhere, and a learned sink beside the scores of each head, which is not modelled: a number a head.
+QWEN3 = dict(model="llama", vocab=151936, kv_heads=4, head_dim=128, qk_norm=True, experts=128, top_k=8)
+GPT_OSS = dict(model="llama", vocab=201088, layers=36, hidden=2880, heads=64, kv_heads=8, head_dim=64, ffn=2880, bias=True, experts=128,
+               top_k=4, attention_window=128, full_attention_every=2)
+DEEPSEEK_V3 = dict(model="llama", vocab=129280, layers=61, hidden=7168, heads=128, ffn=18432, q_lora_rank=1536, kv_lora_rank=512,
+                   qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128, experts=256, top_k=8, expert_ffn=2048, shared_experts=1,
+                   dense_layers=3)
+MIXTURES = {"Qwen3_30B_a3B": QWEN3 | dict(layers=48, hidden=2048, heads=32, ffn=768),
+            "Qwen3_235B_a22B": QWEN3 | dict(layers=94, hidden=4096, heads=64, ffn=1536),
+            "GPT OSS 120B": GPT_OSS, "DeepSeekV3 (w/o MTP)": DEEPSEEK_V3}
 BRIDGE = {"LLAMA3_8B": MODELS["LLAMA3-8B"], "LLAMA3_70B": MODELS["LLAMA3-70B"],
-          "LLAMA3.1_405B": LLAMA3 | dict(layers=126, hidden=16384, heads=128, ffn=53248)}
+          "LLAMA3.1_405B": LLAMA3 | dict(layers=126, hidden=16384, heads=128, ffn=53248)} | MIXTURES
+OTHER_MODELS = {"DeepSeekV3": "multi-token prediction is not modelled: a layer and a head more on the last stage, 4 % of a token's published operations",
+                "Nemotron": "a hybrid of attention and Mamba is not modelled", "Kimi": "no model of the optimizer Muon"}
 BRIDGE_CLUSTERS = {"DGX-H100": "dgx-h100", "DGX-B200": "hgx-b200", "DGX-GB200": "gb200-nvl72", "DGX-B300": "hgx-b300",
                    "DGX-GB300": "gb300-nvl72"}
 # FP8 is by current scaling (the recipes of scripts/performance in its repository), by blocks of 32 on Blackwell where the table has a
@@ -73,33 +87,48 @@ def stage_layers(layers, stages):
     if layers % stages == 0:
         return None
     each = (layers + 2) // stages
-    if each == 1:
-        raise LeftOut("embedding and head on virtual stages without layers cannot be said")
     return f"{each - 1},{each}x{stages - 2},{each - 1}"
 
 
-def bridge(row):
-    if row["model"] not in BRIDGE:
-        raise LeftOut("a model that cannot be said: latent attention, heads of their own width, sliding windows, Mamba")
+def full_first(layers, stages):
+    """Stages of as many layers as the last but for the last, which has the rest: DeepSeek-V3's, whose last stage has its head beside it
+    (layout_map of src/megatron/bridge/recipes/deepseek/deepseek_v3.py)."""
+    each = -(-layers // stages)
+    return f"{each}x{stages - 1},{layers - each * (stages - 1)}"
+
+
+def bridge_rules(row, model):
+    if model not in BRIDGE:
+        raise LeftOut(next((why for name, why in OTHER_MODELS.items() if name in model), "a model that is not described here"))
     if row["system"] not in BRIDGE_CLUSTERS:
         raise LeftOut(f"no description of {row['system'].removeprefix('DGX-')}")
     if "Pre-Training" not in row["task"]:
         raise LeftOut("fine-tuning: packed documents and added matrices are not modelled")
-    if row["precision"] not in BRIDGE_RECIPES:
-        raise LeftOut("in 16 bits: models that cannot be said alone")
     if (row["fsdp"] or "0") != "0":
         raise LeftOut("activations of layers are offloaded to the host with FSDP, and how many is not stated")
+    if model in MIXTURES and row["tp"] != "1":
+        raise LeftOut("experts with a tensor parallelism of their own are not modelled")
+
+
+def bridge(row):
+    model, dropped = row["model"].removesuffix(" (tokendrop)"), "tokendrop" in row["model"]
+    bridge_rules(row, model)
     tp, pp, virtual = int(row["tp"]), int(row["pp"]), int(row["vp"].replace("n/a", "1"))
-    layers, cluster = BRIDGE[row["model"]]["layers"], BRIDGE_CLUSTERS[row["system"]]
-    plan = flags(**BRIDGE[row["model"]], seq=row["seq_len"], cluster=cluster, stack="nemo-24", precision="fp8",
-                 fp8_recipe=BRIDGE_RECIPES[row["precision"]], attention="flash", attention_kernel="cudnn", gpus=row["n_gpus"],
+    layers, cluster = BRIDGE[model]["layers"], BRIDGE_CLUSTERS[row["system"]]
+    eight = dict(precision="fp8", fp8_recipe=BRIDGE_RECIPES[row["precision"]]) if row["precision"] != "BF16" else dict(precision="bf16")
+    cut = full_first if model.startswith("DeepSeek") else stage_layers
+    plan = flags(**BRIDGE[model], seq=row["seq_len"], cluster=cluster, stack="nemo-24", **eight, attention="flash",
+                 attention_kernel="cudnn", gpus=row["n_gpus"],
                  gpus_per_node=64 if "nvl72" in cluster and int(row["n_gpus"]) > 72 else None, tp=tp, pp=pp, virtual_stages=virtual,
-                 stage_layers=stage_layers(layers, pp * virtual), context_parallel=row["cp"], micro_batch=row["mbs"],
-                 global_batch=row["gbs"], zero=1, sequence_parallel=tp > 1, gradients="half")
-    name = f"{row['model']} {row['precision'].split(',')[0]} on {row['n_gpus']} {row['system'].removeprefix('DGX-')} of {row['container'].split()[0]}"
-    return [Case(name, plan, "step_s", float(row["derived_iter_time_s"]))]
+                 stage_layers=cut(layers, pp * virtual) if pp > 1 else None, context_parallel=row["cp"],
+                 ep=row["ep"] if model in MIXTURES else None, micro_batch=row["mbs"], global_batch=row["gbs"], zero=1,
+                 sequence_parallel=tp > 1, gradients="half")
+    name = f"{model} {row['precision'].split(',')[0]} on {row['n_gpus']} {row['system'].removeprefix('DGX-')} of {row['container'].split()[0]}"
+    # Where one release has a plan twice: the batch in addition
+    name += f" b{row['gbs']}" if model in MIXTURES else ""
+    return [Case(name + (", tokens dropped" if dropped else ""), plan, "step_s", float(row["derived_iter_time_s"]))]
 
 
 NEMO_2407 = Family("nemo_2407", "NeMo 24.07 in FP8: GPT-3, Llama and Nemotron, 5B to 340B on 4 to 1,024 H100s", nemo_2407)
 MLPERF_FAMILY = Family("mlperf", "MLPerf's GPT-3 175B and Llama 3.1 8B in FP8 on 64 to 10,752 H100s", mlperf)
-BRIDGE_FAMILY = Family("megatron_bridge", "Megatron-Bridge in FP8 and NVFP4: Llama 8B to 405B on 8 to 1,024 H100s, B200s, GB200s and GB300s", bridge)
+BRIDGE_FAMILY = Family("megatron_bridge", "Megatron-Bridge in bf16, FP8 and NVFP4: Llama 8B to 405B and mixtures on 8 to 1,024 H100s, B200s, GB200s, B300s and GB300s", bridge)
