@@ -27,6 +27,7 @@ class Case:
     quantity: str  # a key of QUANTITIES
     published: float
     group: str = ""
+    described: bool = True  # whether the cluster's preset is of this machine: else its step counts for no error bar
 
 
 @dataclass(frozen=True)
