@@ -233,7 +233,7 @@ TEST(StepError, OfTooFewStepsIsThatOfTheDevice) {
 TEST(StepError, OfAnUnknownDeviceIsTheWidest) {
   for (const char* framework : {"megatron", "boxcar"})
     for (const int gpus : {8, 512})
-      for (const char* device : {"b300-sxm", "h100-sxm in fp64", "my.yaml"}) {
+      for (const char* device : {"v100-sxm2-32g", "h100-sxm in fp64", "my.yaml"}) {
         const ErrorBar bar = error_bar(framework, device, gpus);
         EXPECT_TRUE(bar.of_other);
         EXPECT_EQ(bar.device_steps, 0);
