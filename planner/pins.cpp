@@ -101,6 +101,7 @@ enum class Where : uint8_t { column, row, vector, stream, inside, gathered, whol
 struct PinRule {
   std::string_view pattern;
   Where where;
+  bool by_expert = false;  // in a mixture, a slice of ep has the tokens of its experts
 };
 // How tensor parallelism splits parameters, and the activations between the parallel parts (the stream).
 constexpr PinRule rules[] = {
@@ -137,12 +138,12 @@ constexpr PinRule rules[] = {
     {"*.ln2", Where::stream},
     {"ln_f", Where::stream},
     {"*.attn.proj", Where::stream},
-    {"*.mlp.fc2", Where::stream},
+    {"*.mlp.fc2", Where::stream, true},
     {"*.mlp.combine", Where::stream},
     {"*.mlp.shared.fc2", Where::stream},
     {"*.mlp.sum", Where::stream},
     {"*.mlp.dispatch", Where::gathered},
-    {"*.mlp.slots", Where::gathered},
+    {"*.mlp.slots", Where::gathered, true},
     {"embedding.lookup", Where::stream},
     {"embedding.add", Where::stream},
     {"embedding.out", Where::stream},
@@ -158,7 +159,7 @@ constexpr PinRule rules[] = {
     {"*.attn.kv", Where::inside},
     {"*.attn.v", Where::inside},
     {"*.attn.merge", Where::inside},
-    {"*.mlp.fc1", Where::inside},
+    {"*.mlp.fc1", Where::inside, true},
     {"*.mlp.shared.fc1", Where::inside},
 };
 
@@ -230,10 +231,9 @@ void pin_activation(Context& c, ir::TensorId t) {
   const bool stream = rule->where == Where::stream, inside = rule->where == Where::inside;
   if (rule->where == Where::whole || (rule->where == Where::logits && c.hints.gather_logits))
     c.set(t, "tp", Sbp::B());
-  // Slots are kept by expert, as fc1 and its weights' gradient read them: the latter is whole, and nothing is
-  // exchanged for it again.
-  const bool by_expert =
-      c.experts && (matches("*.mlp.fc1", name) || matches("*.mlp.fc2", name) || matches("*.mlp.slots", name));
+  // Slots too, which fc1 and its weights' gradient read: the latter is whole then, and nothing is exchanged
+  // for it again.
+  const bool by_expert = c.experts && rule->by_expert;
   if (by_expert) c.set(t, "ep", Sbp::S(0));
   if (by_expert && c.graph.tensor(t).name.find("fc2.bias_add") != std::string::npos) c.set(t, "tp", Sbp::B());
   if (rule->where == Where::gathered && !c.graph.tensor(t).name.ends_with(".grad")) c.set(t, "tp", Sbp::B());

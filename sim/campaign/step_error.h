@@ -8,12 +8,12 @@
 // simulated step s.
 //
 // A bar is of the framework on the device where enough of its steps were compared, else of all frameworks on
-// the device, else the widest that any device has. Too few steps of the framework count where they are
-// further off than that. `boxcar`, which adds nothing to a plan, is no framework of published runs: its rows
-// are of all these steps simulated as runs of boxcar.
+// the device, else the widest that any device has; without those of mixtures, unless the model is one. Too
+// few steps of the framework count where they are further off than that. `boxcar`, which adds nothing to a
+// plan, is no framework of published runs: its rows are of all these steps simulated as runs of boxcar.
 //
 // `experiments/step_errors` prints the table from experiments/predictions/ and experiments/data/, and
-// tests/cli/campaign_test.cpp compares.
+// tests/cli/step_errors_test.cpp compares.
 #pragma once
 
 #include <span>
@@ -25,6 +25,9 @@ namespace boxcar::campaign {
 
 // With fewer, the 90th percentile is the largest error: one step decides it.
 constexpr int enough_steps = 11;
+
+// Ends the device of mixtures of experts: "h100-sxm in fp8 with experts".
+constexpr std::string_view with_experts = " with experts";
 
 struct StepError {
   std::string_view framework;  // "all": of every framework
@@ -44,7 +47,8 @@ struct ErrorBar {
 };
 
 // The framework by name; any other name, such as a file, has no rows of its own. `device`: by name, with its
-// type of products behind it but for the 16-bit types, "h100-sxm", "h100-sxm in fp8".
+// type of products behind it but for the 16-bit types, and with experts where the model has some: "h100-sxm",
+// "h100-sxm in fp8", "h100-sxm in fp8 with experts".
 ErrorBar error_bar(std::string_view framework, const std::string& device, int gpus);
 
 // The shortest and the longest step that the error leaves.

@@ -89,13 +89,18 @@ Binding binding(const Report& r) {
   return b;
 }
 
-// The table of errors has every type of products but the 16-bit ones as a device of its own.
+// The table of errors has every type of products but the 16-bit ones as a device of its own, and mixtures
+// apart.
 campaign::ErrorBar error_of(const std::map<std::string, std::string>& labels,
                             const backends::Cluster& cluster, int gpus) {
   const auto precision = labels.find("train.precision");
   const bool other = precision != labels.end() && precision->second != "fp16" && precision->second != "bf16";
-  return campaign::error_bar(cluster.framework->name,
-                             cluster.device->name + (other ? " in " + precision->second : ""), gpus);
+  const auto experts = labels.find("model.experts");
+  const bool mixture = experts != labels.end() && experts->second != "0";
+  const std::string of_type = other ? " in " + precision->second : "";
+  return campaign::error_bar(
+      cluster.framework->name,
+      cluster.device->name + of_type + (mixture ? std::string(campaign::with_experts) : ""), gpus);
 }
 
 std::map<std::string, double> comm_bytes(const ir::Plan& plan) {

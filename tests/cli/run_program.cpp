@@ -44,7 +44,11 @@ Output run_in_child(const std::function<int()>& body) {
     redirect(folder + "/.out", STDOUT_FILENO, O_WRONLY | O_CREAT);
     redirect(folder + "/.err", STDERR_FILENO, O_WRONLY | O_CREAT);
     if (chdir(folder.c_str()) != 0) _exit(126);
-    const int code = body();
+    int code = 125;  // an exception must not go on in the test's place
+    try {
+      code = body();
+    } catch (...) {
+    }
     std::fflush(nullptr);
     _exit(code);  // without destroying what SimGrid and GoogleTest hold
   }

@@ -239,10 +239,21 @@ TEST(StepError, OfAnUnknownDeviceIsTheWidest) {
         EXPECT_EQ(bar.device_steps, 0);
         const std::string any = framework == std::string("boxcar") ? "boxcar" : "all";
         for (const StepError& row : step_errors()) {
-          const bool alike = row.framework == any && row.least_gpus == bar.error.least_gpus;
+          const bool alike = row.framework == any && row.least_gpus == bar.error.least_gpus &&
+                             !row.device.ends_with(with_experts);
           EXPECT_TRUE(!alike || row.share <= bar.error.share) << row.device;
         }
       }
+}
+
+TEST(StepError, OfADenseModelIsNoMixtures) {
+  for (const int gpus : {8, 512})
+    for (const char* device : {"h100-sxm", "h100-sxm in fp8", "b300-sxm"}) {
+      const ErrorBar dense = error_bar("nemo-24", device, gpus);
+      const ErrorBar mixture = error_bar("nemo-24", device + std::string(with_experts), gpus);
+      EXPECT_FALSE(dense.error.device.ends_with(with_experts)) << device;
+      EXPECT_GT(mixture.error.share, dense.error.share) << device;
+    }
 }
 
 TEST(StepError, IsOfEnoughStepsUnlessItIsWider) {

@@ -1,4 +1,5 @@
-// Runs the built program as a user would and keeps its output.
+// Runs the program as a user would and keeps its output. run_program has two definitions:
+// tests/cli/run_forked.cpp and, where the commands are not linked, tests/support/run_built.cpp.
 #pragma once
 
 #include <functional>
@@ -18,7 +19,7 @@ struct Output {
 Output run_program(const std::vector<std::string>& arguments);
 // Another program, by its path.
 Output run_another(const std::string& program, const std::vector<std::string>& arguments);
-// Anything, in a fork. `body` returns the exit code.
+// Anything, in a fork. `body` returns the exit code; 125 where it throws.
 Output run_in_child(const std::function<int()>& body);
 
 // For `main` and `exec`: pointers into both, and a null pointer at the end.
