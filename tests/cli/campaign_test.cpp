@@ -160,6 +160,8 @@ TEST(CampaignCommand, TheRangeNamesTheDevice) {
   EXPECT_EQ(error({"--cluster=dgx-h100", "--precision=fp8"})["device"], "h100-sxm in fp8");
   EXPECT_EQ(error({"--cluster=hgx-b200", "--precision=fp8"})["of_other_device"], true);
   EXPECT_EQ(b200["of_other_device"], true);
+  EXPECT_EQ(a100["of_other_device"], false);
+  EXPECT_EQ(error({"--experts=4"})["of_other_device"], true);  // no mixture on 16 A100s was compared
   EXPECT_GT(b200["share"], h100["share"]);
 }
 
