@@ -33,7 +33,10 @@ Function* control(const char* name) {
 class Nccl : public testing::Test {
  protected:
   void SetUp() override { CONTROL(fakeNcclReset)(); }
-  void TearDown() override { EXPECT_EQ(CONTROL(fakeNcclLive)(), 0); }
+  void TearDown() override {
+    EXPECT_EQ(CONTROL(fakeNcclLive)(), 0);
+    CONTROL(fakeNcclReset)();  // other tests of this process use the library too
+  }
 
   using Body = std::function<void(Communicator& communicator, backends::Queue& queue)>;
   // Runs each member's body on its own thread; returns the error of the body, its acts or the run.
