@@ -349,6 +349,7 @@ Request request_of(const GivenKeys& given, bool searched = false) {
   if (auto family = given.find("model.family"); family != given.end()) {
     set(*find_key("model", "family"), request, family->second.where, family->second.text);
     request.job.model = ir::models::default_model(family->second.text);
+    if (!request.job.model.transformer()) request.job.parallel.micro_batch = 0;
   }
   if (auto optimizer = given.find("train.optimizer"); optimizer != given.end()) {
     set(request, "train.optimizer", optimizer->second);

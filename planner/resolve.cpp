@@ -75,7 +75,7 @@ void check_ranges(const Job& job) {
       {"parallel.context_parallel", h.cp, 1, largest_degree},
       {"parallel.ep", h.ep, 1, largest_degree},
       {"parallel.virtual_stages", h.virtual_stages, 1, largest_degree},
-      {"parallel.micro_batch", h.micro_batch, 1, largest_degree},
+      {"parallel.micro_batch", h.micro_batch, 0, largest_degree},
       {"parallel.zero", h.zero, 0, 3},
       {"parallel.grad_bucket_mb", h.grad_bucket_mb, 1, largest_degree},
       {"parallel.fsdp_group", h.fsdp_group, 0, largest_degree},
@@ -189,7 +189,11 @@ void resolve_stages(Job& job) {
 }
 
 void resolve_batch(Job& job) {
-  const Hints& h = job.parallel;
+  Hints& h = job.parallel;
+  if (h.micro_batch == 0) {
+    const bool whole = h.pp == 1 && job.global_batch > 0 && job.global_batch % h.dp == 0;
+    h.micro_batch = whole ? static_cast<int>(std::min(job.global_batch / h.dp, largest_degree)) : 1;
+  }
   const int64_t unit = int64_t{h.dp} * h.micro_batch;
   if (job.global_batch == 0) job.global_batch = unit;
   const int64_t below = job.global_batch / unit * unit, above = below + unit;

@@ -282,6 +282,22 @@ TEST(Jobs, OldKeysOfImagesAreRead) {
   EXPECT_EQ(parameters({"--hidden=32", "--vocab=10"}), now);
 }
 
+// A replica's images are one micro-batch unless stages or the user want several.
+TEST(Jobs, ImagesGoInOneMicroBatch) {
+  const auto micro_batch = [](const Words& flags) {
+    Words words{"simulate",         "--json",     "--cluster=dgx-a100-80g", "--gpus=4",
+                "--model=resnet50", "--image=32", "--global-batch=8"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const Output output = run_program(words);
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    return nlohmann::json::parse(output.out)["configuration"]["parallel.micro_batch"].get<std::string>();
+  };
+  EXPECT_EQ(micro_batch({}), "2");
+  EXPECT_EQ(micro_batch({"--tp=2"}), "4");
+  EXPECT_EQ(micro_batch({"--pp=2"}), "1");
+  EXPECT_EQ(micro_batch({"--micro-batch=1"}), "1");
+}
+
 // Output on a terminal, with and without NO_COLOR.
 std::string shown_on_a_terminal(bool no_color) {
   int terminal = -1;

@@ -466,7 +466,7 @@ TEST(SearchCommand, SaysWhichKeysItSearches) {
   const std::string help = run_program({"search", "--help"}).out;
   for (const char* line :
        {"data parallelism [searched]", "tensor parallelism [searched]", "pipeline stages [searched]",
-        "sequences in a micro-batch of one data-parallel rank "
+        "samples in a micro-batch of one data-parallel rank "
         "[searched]",
         "sequences in an optimizer step, or 4M-tokens [needed]"})
     EXPECT_NE(help.find(line), std::string::npos) << line << "\n" << help;
