@@ -94,7 +94,7 @@ void visit(Visitor& v, DeviceProfile& d) {
     v.curve("backward", kernel.backward);
     v.curve("head_share", kernel.head_share);
   });
-  v.number("under_load", 0.1, 1, d.under_load);
+  v.number("under_load", 0.1, 1.1, d.under_load);
   v.number("speed_spread", 0, 0.2, d.speed_spread);
   v.number("overlap_slowdown", 0, 0.99, d.overlap_slowdown);
   if (d.library_workspace > 0 || v.reads) v.number("library_workspace", 0, 1e12, d.library_workspace);

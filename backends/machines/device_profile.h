@@ -95,7 +95,9 @@ struct DeviceProfile {
   AttentionKernel attention;   // the kernel that runs
   std::string attention_kernel;                              // its name: "flash2", "cudnn"
   std::map<std::string, AttentionKernel> attention_kernels;  // others, by name (use_attention_kernel)
-  double under_load = 1;  // share of the measured rate that 16-bit products keep up in a step: clocks, power
+  // Share of the measured rate that 16-bit products keep up in a step: clocks, power. Above 1 where lone
+  // products were measured at lower clocks than a step has.
+  double under_load = 1;
   // Standard deviation, between devices of this type, of the rate of products, convolutions and attention. A
   // step waits for the slowest of its devices.
   double speed_spread = 0;

@@ -88,7 +88,7 @@ const Constant constants[] = {
     {"latencies of collectives between nodes", true, false, nullptr, latency_between, any},
     {"under_load", false, true, [](const Cluster& c) { return c.device->under_load; },
      [](Cluster& c, double f) { c.device->under_load *= f; },
-     [](const Cluster& c) { return 1 / c.device->under_load; }},
+     [](const Cluster& c) { return std::max(1.0, 1 / c.device->under_load); }},
     {"memory_efficiency", false, true, nullptr,
      [](Cluster& c, double f) {
        for (double& share : c.device->memory_efficiency.y) share *= f;

@@ -85,6 +85,23 @@ TEST(Profiles, MatrixProducts) {
             "28 rows, mean 23.2 %, worst 44 %");
 }
 
+// An H200 is an H100 with another memory: in a step its large products take as long.
+TEST(Profiles, OneChipHasOneRate) {
+  const backends::DeviceProfile h100 = backends::load_device("h100-sxm"),
+                                h200 = backends::load_device("h200-sxm");
+  for (const DType type : {DType::bfloat16, DType::float8}) {
+    double before = 0, after = 0;
+    for (const int64_t m : {4096, 8192, 16384})
+      for (const auto& [k, n] :
+           {std::pair<int64_t, int64_t>(4096, 6144), {4096, 28672}, {14336, 4096}, {8192, 7168}}) {
+        const MatmulShape shape{1, m, k, n};
+        const auto bytes = static_cast<double>(2 * (m * k + k * n + m * n));
+        before += matmul_seconds(h100, shape, type, bytes), after += matmul_seconds(h200, shape, type, bytes);
+      }
+    EXPECT_NEAR(after / before, 1, 0.05) << ir::to_text(type);
+  }
+}
+
 // Rows of pass, causal, head size, sequence, hidden size, batch, Tflop/s; both passes take 3.5 times the
 // forward flops.
 TEST(Profiles, Attention) {
