@@ -37,16 +37,6 @@ std::string join(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : prefix + "." + name;
 }
 
-// "lse" of the operand names {"out", "lse"}; "out2" where a trailing "..." repeats.
-std::string output_suffix(const OpDef& def, size_t index) {
-  if (index < def.outputs.size()) {
-    std::string name = def.outputs[index];
-    while (!name.empty() && (name.back() == '?' || name.back() == '.')) name.pop_back();
-    return name;
-  }
-  return fmt::format("out{}", index);
-}
-
 // Names stand in the graph's text as they are.
 void check_name(const char* what, const std::string& name) {
   if (!is_graph_name(name))
@@ -315,6 +305,15 @@ TensorId Builder::to_global(TensorId tensor, int placement, sbp::NdSbp sbp) {
   const TensorId id = append(std::move(op), {graph_.tensor(tensor).type}, {})[0];
   graph_.tensor(id).sbp = std::move(sbp);
   return id;
+}
+
+std::string output_suffix(const OpDef& def, size_t index) {
+  if (index < def.outputs.size()) {
+    std::string name = def.outputs[index];
+    while (!name.empty() && (name.back() == '?' || name.back() == '.')) name.pop_back();
+    return name;
+  }
+  return fmt::format("out{}", index);
 }
 
 std::string layer_name(int layer) { return fmt::format("h{}", layer); }

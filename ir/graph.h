@@ -9,7 +9,10 @@
 // One line per op: outputs with their types, the op, operands, {attributes that are not defaults}, then
 // everything else that is not a default, in this order: @placement, a layout per output ("-": left open),
 // to=layout, name=, role=, layer=, phase=, core, recomputed. Text reads back: parse_graph(to_text(g)) gives
-// the same text.
+// the same text. Where it is read, the types of a registered op's results may be left out, and results after
+// the first as well, which then get names of their own:
+//
+//   %n = layer_norm(%y, %gamma, %beta)             also defines %n.mean and %n.rstd
 //
 // A step in one graph. A training graph is acyclic: one step from its state to the next. "parameter" ops hold
 // state (parameters, master weights, moments); an update line gives its next value:
@@ -51,7 +54,7 @@ struct Tensor {
   OpId producer = -1;
   int output = 0;  // which output of the producer
   Role role = Role::activation;
-  std::optional<sbp::NdSbp> sbp;  // pinned by the user or a hint; then deduced
+  std::optional<sbp::NdSbp> sbp = {};  // pinned by the user or a hint; then deduced
 };
 
 struct Op {
@@ -94,6 +97,8 @@ bool is_special(std::string_view op_type);
 Role usual_role(
     std::string_view op_type);  // of a result: input, parameter, constant; activation for all others
 
+// Names the results of an op after the first: "rstd" of layer_norm's third; "out2" where it has no name.
+std::string output_suffix(const OpDef& def, size_t index);
 std::string layer_name(int layer);  // "h3": prefix of the names of its ops and tensors
 // "ln2.grad" for "h3.ln2.grad", made in layer 3; outside of layers the whole name.
 std::string name_in_layer(const Graph& graph, TensorId id);

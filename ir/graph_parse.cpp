@@ -90,8 +90,9 @@ class Parser {
   void op_line(GraphLine& line) {
     Op op;
     const auto id = static_cast<OpId>(graph_.ops.size());
+    bool typed = true;
     do {
-      op.outputs.push_back(define(line, id, static_cast<int>(op.outputs.size())));
+      op.outputs.push_back(define(line, id, static_cast<int>(op.outputs.size()), typed));
     } while (line.accept(','));
     line.expect('=');
     const size_t type_at = line.at();
@@ -106,26 +107,52 @@ class Parser {
     const size_t attrs_at = line.at();
     if (line.accept('{')) attributes(line, op);
     if (registered) op.attrs = line.guarded(attrs_at, [&] { return complete(ir::op(op.type), op.attrs); });
+    if (!typed) infer_types(line, type_at, id, op);
     op.name = graph_.tensor(op.outputs[0]).name;
     for (TensorId output : op.outputs) graph_.tensor(output).role = usual_role(op.type);
     tail(line, op);
     graph_.ops.push_back(std::move(op));
   }
 
-  TensorId define(GraphLine& line, OpId producer, int output) {
+  // `typed` becomes false where the type is left out.
+  TensorId define(GraphLine& line, OpId producer, int output, bool& typed) {
     line.expect('%');
     const size_t begin = line.at();
-    Tensor tensor;
-    tensor.name = line.name("a tensor's name");
-    line.expect(':');
-    tensor.type = line.type();
-    tensor.producer = producer;
-    tensor.output = output;
+    const std::string name(line.name("a tensor's name"));
+    TensorType type;
+    if (line.accept(':'))
+      type = line.type();
+    else
+      typed = false;
+    return define(line, begin, {name, type, producer, output});
+  }
+
+  TensorId define(const GraphLine& line, size_t begin, Tensor tensor) {
     const auto id = static_cast<TensorId>(graph_.tensors.size());
     if (!ids_.emplace(tensor.name, id).second)
       line.fail_at(begin, fmt::format("%{} is defined twice", tensor.name));
     graph_.tensors.push_back(std::move(tensor));
     return id;
+  }
+
+  void infer_types(const GraphLine& line, size_t at, OpId id, Op& op) {
+    const std::string first = graph_.tensor(op.outputs[0]).name;
+    if (is_special(op.type))
+      line.fail_at(at, fmt::format("{} needs a type: %{}: float32[4, 5]", op.type, first));
+    const OpDef& def = ir::op(op.type);
+    Types operands;
+    for (const TensorId input : op.inputs) operands.push_back(graph_.tensor(input).type);
+    const Types results = line.guarded(at, [&] { return def.infer(operands, op.attrs); });
+    if (op.outputs.size() > results.size())
+      line.fail_at(at, fmt::format("{} results, {} gives {}", op.outputs.size(), op.type, results.size()));
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (i < op.outputs.size())
+        graph_.tensor(op.outputs[i]).type = results[i];
+      else
+        op.outputs.push_back(define(
+            line, at,
+            {fmt::format("{}.{}", first, output_suffix(def, i)), results[i], id, static_cast<int>(i)}));
+    }
   }
 
   void attributes(GraphLine& line, Op& op) {

@@ -98,6 +98,19 @@ TEST(GraphText, CommentsBlankLinesAndSpacesAreFree) {
       "%y: float32[2, 3] = scale(%x) {factor=2.0} (S(0), B) name=op role=gradient layer=1 phase=backward\n");
 }
 
+TEST(GraphText, TypesAndLaterResultsMayBeLeftOut) {
+  const Graph graph = ir::parse_graph(
+      "graph g\n%x: float32[2, 3] = input()\n%g: float32[3] = parameter()\n%b: float32[3] = parameter()\n"
+      "%n = layer_norm(%x, %g, %b)\n%y, %mean = layer_norm(%n, %g, %b)\n%z = mul(%y.rstd, %n.mean)\n");
+  EXPECT_EQ(
+      to_text(graph),
+      "graph g\n%x: float32[2, 3] = input()\n%g: float32[3] = parameter()\n%b: float32[3] = parameter()\n"
+      "%n: float32[2, 3], %n.mean: float32[2], %n.rstd: float32[2] = layer_norm(%x, %g, %b)\n"
+      "%y: float32[2, 3], %mean: float32[2], %y.rstd: float32[2] = layer_norm(%n, %g, %b)\n"
+      "%z: float32[2] = mul(%y.rstd, %n.mean)\n");
+  EXPECT_NO_THROW(verify(graph));
+}
+
 TEST(GraphText, SaysLineAndColumnOfWhatIsWrong) {
   const auto of = [](const std::string& text) { return message([&] { ir::parse_graph(text); }); };
   const auto line = [&](const std::string& text) {
@@ -106,6 +119,8 @@ TEST(GraphText, SaysLineAndColumnOfWhatIsWrong) {
   EXPECT_EQ(of(""), "graph:1:1: expected 'graph NAME', got the end of the text");
   EXPECT_EQ(of("%x: float32 = input()"), "graph:1:1: expected 'graph NAME', got '%x: float32 = input('");
   EXPECT_EQ(line("%x: float32[2] = input()"), "graph:4:2: %x is defined twice");
+  EXPECT_EQ(line("%y = input()"), "graph:4:6: input needs a type: %y: float32[4, 5]");
+  EXPECT_EQ(line("%y, %z = neg(%x)"), "graph:4:10: 2 results, neg gives 1");
   EXPECT_EQ(line("%y: float32[2] = neg(%z)"), "graph:4:23: %z is not defined above");
   EXPECT_EQ(line("%y: float32[2] = neg(%x"), "graph:4:24: expected ')', got the end of the line");
   EXPECT_EQ(line("%y: float32[2] = neg(%x) @p1"), "graph:4:27: placement p1 is not defined above");
