@@ -33,7 +33,7 @@ class Finder {
     for (const ir::Op& op : graph.ops) {
       const TensorId t = op.outputs[0];
       if (op.is(ir::OpKind::input) && !at(readers_, t).empty())
-        add(t, "", stored(t), t, false);
+        add(t, "", stored(t), t, false, Holding::input);
       else if (op.is(ir::OpKind::parameter))
         add_state(t);
       else if (op.phase == ir::Phase::update && op.is(ir::OpKind::cast) && source(t) >= 0)
@@ -42,7 +42,7 @@ class Finder {
     for (size_t t = 0; t < graph.tensors.size(); ++t)
       if (graph.tensors[t].name == "loss") {
         const auto loss = static_cast<TensorId>(t);
-        add(loss, "", made(loss), loss, false);  // as it is made, reduced or not
+        add(loss, "", made(loss), loss, false, Holding::loss);  // as it is made, reduced or not
       }
     return std::move(places_);
   }
@@ -83,9 +83,11 @@ class Finder {
     if (made(t) != stored(t)) add(t, ".shard", made(t), source(t), true);
   }
 
-  void add(TensorId t, const std::string& suffix, const NdSbp& layout, TensorId of, bool derived) {
+  void add(TensorId t, const std::string& suffix, const NdSbp& layout, TensorId of, bool derived,
+           Holding holding = Holding::state) {
     Place place{tensor(t).name + suffix,
                 original(tensor(of).name, laid_.replicas),
+                holding,
                 tensor(t).type,
                 derived,
                 false,
@@ -124,9 +126,7 @@ class Finder {
 
 }  // namespace
 
-bool is_state(const Place& place) {
-  return place.reg != "tokens" && place.reg != "labels" && place.reg != "loss" && !place.derived;
-}
+bool is_state(const Place& place) { return place.holding == Holding::state && !place.derived; }
 
 const Place* Places::find(const std::string& reg) const {
   for (const Place& place : places)

@@ -4,6 +4,7 @@
 //   places.find("h0.attn.qkv.weight")->ranges[3]     // device 3's part, as ranges of the global tensor
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,12 +15,15 @@
 namespace boxcar::planner {
 
 // A register that holds state, a loaded input or the loss.
+enum class Holding : uint8_t { state, input, loss };
+
 struct Place {
   // The register's name in the programs: "h0.ln1.weight.whole", "embedding.word.replica1.m".
   std::string reg;
   // The model's global tensor that the register holds (a part of), in the same type or another:
-  // "h0.ln1.weight", "embedding.word.m"; "tokens", "labels", "loss".
+  // "h0.ln1.weight", "embedding.word.m"; an input, "tokens"; "loss".
   std::string tensor;
+  Holding holding = Holding::state;
   ir::TensorType type;   // global, in the register's type; of one micro-batch for inputs and the loss
   bool derived = false;  // follows from other state (a cast to 16 bits, a gathered whole): not in checkpoints
   bool partial = false;  // the loss: values of the devices with `first` are to be added
@@ -41,7 +45,7 @@ struct Places {
 };
 
 // For the plan that compile(job) makes: parameters, master weights, moments,
-// half-precision copies, gathered wholes, "tokens", "labels" and "loss".
+// half-precision copies, gathered wholes, inputs and "loss".
 Places places_of(const ResolvedJob& job);
 
 }  // namespace boxcar::planner

@@ -66,10 +66,6 @@ void check_finite(int64_t step, const GlobalTensors& tensors) {
   }
 }
 
-bool is_input(const Place& place) {
-  return place.reg == "tokens" || place.reg == "labels" || place.reg == "images";
-}
-
 }  // namespace
 
 TrainingJob prepare_training(const planner::ResolvedJob& job, const TrainRun& run, double share) {
@@ -157,7 +153,7 @@ struct Trainer::Impl {
     if (!place || !at(place->holds, device))
       throw Error::fault("%" + reg.name, fmt::format("device {} has no place for it", device));
     const auto& ranges = at(place->ranges, device);
-    if (is_input(*place)) return load(*place, ranges, moment, bytes);
+    if (place->holding == planner::Holding::input) return load(*place, ranges, moment, bytes);
     backends::host::take_part(initial.at(place->tensor), ranges, reg.type.dtype, bytes);
   }
 
