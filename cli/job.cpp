@@ -206,6 +206,8 @@ void expand_model(GivenKeys& given) {
 }  // namespace
 
 void expand(GivenKeys& given) {
+  if (const auto graph = given.find("model.graph"); graph != given.end())
+    given.try_emplace("model.family", Given{ir::models::GraphModel().family, graph->second.where});
   rename_old_keys(given);
   expand_model(given);
   count_sequences(given);
@@ -324,6 +326,18 @@ void tell_missing_latencies(const std::string& name, const backends::Cluster& cl
                      fmt::join(missing, ", ")));
 }
 
+// The user's graph. Messages about its text name the file, with line and column.
+ir::models::Model read_graph(const GivenKeys& given, const std::string& path) {
+  try {
+    return ir::models::read_graph_model(read_file(path));
+  } catch (const Error& e) {
+    const std::string text = e.what();
+    if (text.starts_with("graph")) throw Error(e.code(), path, text.substr(text.find_first_not_of(": ", 5)));
+    if (text.starts_with(path)) throw;
+    throw Error(e.code(), given.at("model.graph").where, text);
+  }
+}
+
 // A framework's kernel counts where the device has it.
 void use_attention_kernel(const GivenKeys& given, Request& request) {
   backends::DeviceProfile& device = request.job.cluster.device;
@@ -358,6 +372,7 @@ Request request_of(const GivenKeys& given, bool searched = false) {
   set_preset(given, request);
   const backends::Framework framework = load_framework(given, searched, request);
   for (const auto& [path, value] : given) set(request, path, value);
+  if (request.job.model.graph()) request.job.model = read_graph(given, request.graph);
   if (!ir::is_mixed(request.job.train.precision) && !given.contains("train.logits"))
     request.job.train.half_logits = false;  // of a preset or a framework
   planner::Hints& hints = request.job.parallel;

@@ -148,6 +148,8 @@ std::vector<std::string> families() {
   return all;
 }
 
+const std::vector<std::string> graph_family{ir::models::GraphModel().family};
+
 void add_transformer_keys(std::vector<Key>& k) {
   const size_t first = k.size();
   k.push_back(needed(entry("model", "hidden", MODEL(hidden), 1, million, "width of the residual stream")));
@@ -233,14 +235,22 @@ void add_conv_net_keys(std::vector<Key>& k) {
 std::vector<Key> make_keys() {
   std::vector<Key> k;
   k.push_back(
-      known_as(choice("model", "family", field(+[](Request & r) -> auto& { return r.job.model.family(); }),
-                      families(), "or a name that `boxcar models` lists, or a config.json"),
+      known_as(choice(
+                   "model", "family", field(+[](Request & r) -> auto& { return r.job.model.family(); }),
+                   [] {
+                     std::vector<std::string> all = families();
+                     all.insert(all.end(), graph_family.begin(), graph_family.end());
+                     return all;
+                   }(),
+                   "or a name that `boxcar models` lists, or a config.json"),
                "--model"));
   k.push_back(
       needed(entry("model", "layers", field(+[](Request & r) -> auto& { return r.job.model.layers(); }), 1,
-                   2000, "transformer or residual blocks, levels of a U-Net")));
+                   2000, "transformer or residual blocks, levels of a U-Net", families())));
   add_transformer_keys(k);
   add_conv_net_keys(k);
+  k.push_back(needed(entry("model", "graph", field(+[](Request & r) -> auto& { return r.graph; }), 0, 0,
+                           "a file with a forward pass as text, and no --model", graph_family)));
 
   Key cluster = needed(entry(
       "cluster", "preset", [](Request& r) { return Field(&r.cluster); }, 0, 0,

@@ -20,6 +20,7 @@ struct Request {
   planner::Job job;
   std::string cluster;                 // preset or path
   std::string device;                  // the same; empty: the cluster's own
+  std::string graph;                   // of family graph: the file with its text
   int gpus_per_node = 0;               // of each node, for the job; 0: all
   double memory_margin = 0;            // share of a device's memory that stays free
   std::string preset = "none";         // of keys that are not given

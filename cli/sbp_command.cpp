@@ -32,12 +32,12 @@ std::string to_text(const planner::OpLayout& layout) {
   return joined(layout.inputs) + " -> " + joined(layout.outputs);
 }
 
-void print_ops(std::ostream& out, bool json) {
-  const std::vector<std::string> names = op_names();
+void print_ops(std::ostream& out, bool json, bool signatures) {
   if (json)
     out << ops_json().dump() << "\n";
   else
-    for (const std::string& name : names) out << name << "\n";
+    for (const std::string& name : op_names())
+      out << (signatures ? signature_of(ir::op(name)) : name) << "\n";
 }
 
 void print_rules(std::ostream& out, const RulesArguments& arguments) {
@@ -102,11 +102,15 @@ CLI::App* add(CLI::App& parent, const char* name, const char* help) {
 
 void add_ops(CLI::App& parent, std::ostream& out) {
   CLI::App* command = add(parent, "ops", "list the names of all ops");
-  auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "print JSON");
-  command->callback([command, json, &out] {
+  auto json = std::make_shared<bool>(false), signatures = std::make_shared<bool>(false);
+  CLI::Option* as_json = command->add_flag("--json", *json, "print JSON");
+  command
+      ->add_flag("--signatures", *signatures,
+                 "with operands, attributes and results, and which have no gradient")
+      ->excludes(as_json);
+  command->callback([command, json, signatures, &out] {
     refuse_extras(*command);
-    print_ops(out, *json);
+    print_ops(out, *json, *signatures);
   });
 }
 

@@ -1,7 +1,9 @@
 #include "cli/sbp_documents.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "ir/autodiff.h"
 #include "ir/op.h"
 #include "sbp/apply.h"
 #include "sbp/error.h"
@@ -155,6 +157,15 @@ std::vector<std::string> op_names() {
   std::vector<std::string> names;
   for (const ir::OpDef& def : ir::all_ops()) names.push_back(def.name);
   return names;
+}
+
+std::string signature_of(const ir::OpDef& op) {
+  std::string text = fmt::format("{}({})", op.name, fmt::join(op.inputs, ", "));
+  std::vector<std::string> attrs;
+  for (const auto& [name, value] : op.attrs) attrs.push_back(fmt::format("{}={}", name, ir::to_text(value)));
+  if (!attrs.empty()) text += fmt::format(" {{{}}}", fmt::join(attrs, ", "));
+  text += fmt::format(" -> {}", fmt::join(op.outputs, ", "));
+  return ir::has_gradient(op.name) ? text : text + "   (no gradient)";
 }
 
 Json ops_json() { return {{"schema_version", schema_of_sbp}, {"ops", op_names()}}; }

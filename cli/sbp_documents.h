@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cli/sbp_arguments.h"
+#include "ir/op.h"
 #include "planner/op_layout.h"
 #include "sbp/boxing.h"
 
@@ -21,6 +22,8 @@ namespace boxcar::cli {
 
 // Names of all ops.
 std::vector<std::string> op_names();
+// "layer_norm(x, gamma, beta) {eps=1e-05} -> y, mean, rstd"; "..." repeats an operand, "?" may be left out.
+std::string signature_of(const ir::OpDef& op);
 nlohmann::ordered_json ops_json();  // {"schema_version": 1, "ops": ["abs", ...]}
 
 // As `boxcar sbp rules` takes it: shapes "4x6" or "8:int64" of the operands, a mesh "2x2", attributes

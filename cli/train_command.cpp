@@ -43,9 +43,10 @@ const std::map<std::string, std::string> defaults{{"cluster.preset", "local"},
                                                   {"train.learning_rate", "0.001"},
                                                   {"model.pad_vocab", "1"}};
 
-bool is_of_images(const GivenKeys& given) {
+bool is_of_text(const GivenKeys& given) {
   const auto family = given.find("model.family");
-  return family != given.end() && ir::models::is_conv_net(family_named(family->second.text));
+  const std::string name = family == given.end() ? "" : family_named(family->second.text);
+  return !given.contains("model.graph") && !ir::models::is_conv_net(name);
 }
 
 // Data here is text, or images of one label each, and no backend has kernels in 8 bits.
@@ -55,7 +56,7 @@ void refuse_what_is_simulated_alone(const GivenKeys& given) {
     throw Error::input(family->second.where,
                        "a U-Net is simulated, not trained (data are images of a label each)");
   for (const char* key : {"run.checkpoint_dir", "run.validate_every", "run.init_from"})
-    if (const auto found = given.find(key); is_of_images(given) && found != given.end())
+    if (const auto found = given.find(key); !is_of_text(given) && found != given.end())
       throw Error::input(found->second.where, "is for models of text (leave it out)");
   if (const auto family = given.find("model.family");
       family != given.end() && family_named(family->second.text) == "t5")
@@ -69,7 +70,7 @@ void refuse_what_is_simulated_alone(const GivenKeys& given) {
 
 GivenKeys with_defaults(GivenKeys given) {
   for (const auto& [path, text] : defaults)
-    if (!path.starts_with("model.") || !is_of_images(given)) given.try_emplace(path, Given{text, path});
+    if (!path.starts_with("model.") || is_of_text(given)) given.try_emplace(path, Given{text, path});
   if (!given.contains("cluster.gpus")) given.try_emplace("parallel.dp", Given{"1", "parallel.dp"});
   return given;
 }
@@ -168,6 +169,7 @@ TrainLog make_log(const TrainArguments& arguments, const Request& request,
   setup.quiet = !backend.is_local(0);
   setup.steps = request.run.steps, setup.log_every = request.run.log_every;
   setup.samples_per_step = job.global_batch;
+  if (job.model.graph()) setup.samples = "samples";
   setup.tokens_per_step = job.global_batch * ir::models::tokens(job.model);
   setup.configuration = configuration(request);
   setup.parameters = ir::models::parameters(job.model);

@@ -79,7 +79,7 @@ void TrainLog::start() {
         setup_.parameters, setup_.devices, setup_.devices == 1 ? "" : "s", setup_.processes,
         setup_.processes == 1 ? "" : "es",
         setup_.tokens_per_step == 0
-            ? fmt::format("{} images", setup_.samples_per_step)
+            ? fmt::format("{} {}", setup_.samples_per_step, setup_.samples)
             : fmt::format("{} samples, {} tokens", setup_.samples_per_step, setup_.tokens_per_step),
         ir::format_bytes(
             static_cast<double>(*std::max_element(setup_.arena_bytes.begin(), setup_.arena_bytes.end())))));
@@ -106,13 +106,13 @@ void TrainLog::resumed(int64_t step, const std::string& path) {
   line(text_of({{"event", "resumed"}, {"step", step}, {"path", path}}));
 }
 
-// "1234 tokens/s"; of images, which have none, "56 images/s".
+// "1234 tokens/s"; of samples that have none "56 images/s".
 std::string TrainLog::speed(double steps, double seconds) const {
-  const bool images = setup_.tokens_per_step == 0;
+  const bool text = setup_.tokens_per_step > 0;
   return fmt::format(
       "{:.0f} {}/s",
-      rate(steps * static_cast<double>(images ? setup_.samples_per_step : setup_.tokens_per_step), seconds),
-      images ? "images" : "tokens");
+      rate(steps * static_cast<double>(text ? setup_.tokens_per_step : setup_.samples_per_step), seconds),
+      text ? "tokens" : setup_.samples);
 }
 
 void TrainLog::bar(const training::StepRecord& r) {

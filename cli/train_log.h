@@ -21,6 +21,7 @@ class TrainLog : public training::RunListener {
     bool quiet = false;  // processes other than the first
     int64_t steps = 0, log_every = 1;
     int64_t samples_per_step = 0, tokens_per_step = 0;
+    const char* samples = "images";  // where they have no tokens
     std::map<std::string, std::string> configuration;
     int64_t parameters = 0, devices = 0, processes = 1;
     int64_t first_step = 0;            // steps done before this run

@@ -277,4 +277,9 @@ class Differentiator {
 
 std::vector<Gradient> differentiate(Graph& graph, TensorId loss) { return Differentiator(graph, loss).run(); }
 
+bool has_gradient(std::string_view op) {
+  static const RuleTable rules = rule_table();
+  return rules.contains(op);
+}
+
 }  // namespace boxcar::ir

@@ -1,6 +1,7 @@
 // The backward graph of a logical graph. Gradients are built from a table of rules, one row per op.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "ir/graph.h"
@@ -15,5 +16,6 @@ struct Gradient {
   TensorId parameter = -1, gradient = -1;
 };
 std::vector<Gradient> differentiate(Graph& graph, TensorId loss);
+bool has_gradient(std::string_view op);  // a rule
 
 }  // namespace boxcar::ir

@@ -28,7 +28,7 @@ struct Hints {
   int dp = 0, tp = 1, pp = 1, cp = 1, ep = 1;
   int virtual_stages = 1;
   std::vector<int> stage_layers;  // layers of each stage (pp x virtual_stages, in model order)
-  int micro_batch = 1;            // samples per data-parallel rank; 0: all of them where pp is 1, else 1
+  int micro_batch = 1;            // samples per data-parallel rank; 0: all, or a 4 pp-th where pp is not 1
   int zero = 0;                   // 0..3
   bool sequence_parallel = false;
   PipelineSchedule schedule;

@@ -142,9 +142,10 @@ void check_splits(const Job& job) {
   } else {
     require(h.ep == 1, "parallel.ep", fmt::format("{} for a model without experts (use 1)", h.ep));
     require(h.cp == 1, "parallel.context_parallel",
-            fmt::format("{} for images, which have no sequence to split (use 1)", h.cp));
+            fmt::format("{} for {}, which have no sequence to split (use 1)", h.cp,
+                        ir::models::unsplit_data(job.model)));
     require(!h.sequence_parallel || h.tp == 1, "parallel.sequence_parallel",
-            "images have no sequence to split (switch it off)");
+            fmt::format("{} have no sequence to split (switch it off)", ir::models::unsplit_data(job.model)));
   }
   if (h.fsdp_group > 0) {
     require_divides(h.fsdp_group, h.dp, "parallel.fsdp_group", "dp");
@@ -188,12 +189,19 @@ void resolve_stages(Job& job) {
           fmt::format("{} layers in all, the model has {}", sum, layers));
 }
 
+// One micro-batch, or so many that four go through each stage where there are several.
+int largest_micro_batch(const Job& job) {
+  const Hints& h = job.parallel;
+  if (job.global_batch % h.dp != 0) return 1;
+  const int64_t samples = job.global_batch / h.dp, least = h.pp == 1 ? 1 : 4 * h.pp;
+  int64_t size = std::clamp<int64_t>(samples / least, 1, largest_degree);
+  while (samples % size != 0) --size;
+  return static_cast<int>(size);
+}
+
 void resolve_batch(Job& job) {
   Hints& h = job.parallel;
-  if (h.micro_batch == 0) {
-    const bool whole = h.pp == 1 && job.global_batch > 0 && job.global_batch % h.dp == 0;
-    h.micro_batch = whole ? static_cast<int>(std::min(job.global_batch / h.dp, largest_degree)) : 1;
-  }
+  if (h.micro_batch == 0) h.micro_batch = largest_micro_batch(job);
   const int64_t unit = int64_t{h.dp} * h.micro_batch;
   if (job.global_batch == 0) job.global_batch = unit;
   const int64_t below = job.global_batch / unit * unit, above = below + unit;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/host/images.h"
+#include "backends/host/records.h"
 #include "sbp/error.h"
 
 namespace boxcar::training {
@@ -39,6 +40,16 @@ Data open_data(const TrainRun& run, const ir::models::Model& model, const KeyNam
                                : host::ImageData::open(run.data, net->image, net->classes);
     data.samples = std::make_unique<host::ImageSamples>(images, run.seed);
     data.all = data.training = images.identity();
+    return data;
+  }
+  if (const ir::models::GraphModel* graph = model.graph()) {
+    if (run.data.size() != 1)
+      throw Error::input(name("run.data"), "of a graph is one file of safetensors, or random");
+    const std::vector<ir::models::GraphInput> inputs = ir::models::inputs_of(*graph);
+    const auto records =
+        random ? host::RecordData::random(inputs, run.seed) : host::RecordData::open(run.data[0], inputs);
+    data.samples = std::make_unique<host::RecordSamples>(records, run.seed);
+    data.all = data.training = records.identity();
     return data;
   }
   const auto all = random ? host::TokenData::random(model->vocab, run.seed)

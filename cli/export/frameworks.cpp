@@ -30,6 +30,7 @@ const std::vector<Row>& common_rows() {
       {{"model.channels", "model.classes", "model.width", "model.image", "model.channels_last"},
        {},
        "of models of images, which deepspeed alone takes"},
+      {{"model.graph"}, {}, "a model of your own, which deepspeed alone takes; its program builds it"},
       {{"parallel.stage_order"},
        {},
        "stages on other devices than in order",

@@ -10,7 +10,7 @@
 namespace boxcar::ir::models {
 namespace {
 
-// The transformer; of a convolutional network one that has nothing.
+// The transformer; of another kind one that has nothing.
 const Transformer& or_nothing(const Model& model) {
   static const Transformer nothing = [] {
     Transformer none;
@@ -47,6 +47,7 @@ int64_t& Model::layers() {
 
 Model default_model(const std::string& family) {
   if (is_conv_net(family)) return ConvNet{family};
+  if (family == GraphModel().family) return GraphModel();
   for (const std::string& known : transformer_families())
     if (known == family) return defaults(family);
   throw Error::input(
@@ -56,24 +57,28 @@ Model default_model(const std::string& family) {
 
 Model complete(Model model) {
   if (const Transformer* transformer = model.transformer()) return complete(*transformer);
-  check_sizes(*model.conv_net());
+  if (const ConvNet* net = model.conv_net()) check_sizes(*net);
   return model;
 }
 
 Graph build(const Model& model, int64_t batch) {
-  if (const ConvNet* net = model.conv_net()) return build(*net, batch);
-  return build(*model.transformer(), batch);
+  return model.visit([batch](const auto& kind) { return build(kind, batch); });
 }
 
 int64_t parameters(const Model& model) {
-  if (const ConvNet* net = model.conv_net()) return parameters(*net);
-  return parameters(*model.transformer());
+  return model.visit([](const auto& kind) { return parameters(kind); });
+}
+
+bool layers_differ(const Model& model) { return !model.transformer(); }
+const char* unsplit_data(const Model& model) {
+  return model.transformer() ? "" : model.graph() ? "inputs of a graph" : "images";
 }
 
 bool has_attention_core(const Model& model) { return model.transformer() && !is_fused(model); }
 
 std::vector<std::pair<const char*, int64_t>> tensor_parallel_extents(const Model& model) {
   if (const ConvNet* net = model.conv_net()) return {{"channels", net->channels}};
+  if (model.graph()) return {};
   std::vector<std::pair<const char*, int64_t>> extents{{"heads", model->heads},
                                                        {"kv_heads", model->kv_heads}};
   const bool all_experts = model->experts > 0 && model->expert_every == 1 && model->dense_layers == 0;

@@ -1,4 +1,4 @@
-// A model's configuration: of a transformer or of a convolutional network.
+// A model's configuration: of a transformer, of a convolutional network, or a graph of the user's own.
 //
 //   Model model = default_model("llama");
 //   model->layers = 32, model->hidden = 4096, model->heads = 32, model->seq = 4096, model->vocab = 32000;
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ir/models/conv_net.h"
+#include "ir/models/graph_model.h"
 #include "ir/models/transformer.h"
 
 namespace boxcar::ir::models {
@@ -24,26 +25,33 @@ class Model {
   Model() = default;  // a gpt
   Model(Transformer transformer) : kind_(std::move(transformer)) {}
   Model(ConvNet net) : kind_(std::move(net)) {}
+  Model(GraphModel graph) : kind_(std::move(graph)) {}
 
-  // Null where the model is of the other kind.
+  // Null where the model is of another kind.
   const Transformer* transformer() const { return std::get_if<Transformer>(&kind_); }
   const ConvNet* conv_net() const { return std::get_if<ConvNet>(&kind_); }
   ConvNet* conv_net() { return std::get_if<ConvNet>(&kind_); }
+  const GraphModel* graph() const { return std::get_if<GraphModel>(&kind_); }
 
-  // The transformer. Throws Error (fault) for a convolutional network.
+  // The transformer. Throws Error (fault) for another kind.
   const Transformer* operator->() const;
   Transformer* operator->();
 
-  // Both kinds have these.
+  // All kinds have these.
   const std::string& family() const;
   std::string& family();
   int64_t layers() const;
   int64_t& layers();
 
+  template <typename Visitor>
+  auto visit(const Visitor& visitor) const {
+    return std::visit(visitor, kind_);
+  }
+
   friend bool operator==(const Model&, const Model&) = default;
 
  private:
-  std::variant<Transformer, ConvNet> kind_;
+  std::variant<Transformer, ConvNet, GraphModel> kind_;
 };
 
 // The model, which REQUIRES that it is one.
@@ -54,16 +62,22 @@ Model default_model(const std::string& family);
 // Fills in what the family leaves open. Throws Error naming the key for impossible sizes.
 Model complete(Model model);
 
-// The forward pass of one micro-batch, as transformer.h and conv_net.h describe it.
+// The forward pass of one micro-batch, as transformer.h, conv_net.h and graph_model.h describe it.
 Graph build(const Model& model, int64_t batch);
 int64_t parameters(const Model& model);
+
+// Each layer has a cost of its own, and layouts under tensor parallelism are found: of all but transformers,
+// whose layers are alike and whose layouts are known.
+bool layers_differ(const Model& model);
+// The data that has no sequence to split: "images", "inputs of a graph". Empty for a transformer.
+const char* unsplit_data(const Model& model);
 
 // Whether the model has the products and the softmax that selective recomputation runs again.
 bool has_attention_core(const Model& model);
 // Sizes that the degree of tensor parallelism has to divide, by their keys: heads, kv_heads, ffn and
 // expert_ffn, as far as the model has such layers, or channels.
 std::vector<std::pair<const char*, int64_t>> tensor_parallel_extents(const Model& model);
-// Tokens of a sample that the model reads; 0 of images.
+// Tokens of a sample that the model reads; 0 where samples are no sequences.
 int64_t tokens(const Model& model);
 int64_t experts(const Model& model);       // of a layer that has them; 0: dense
 int64_t expert_every(const Model& model);  // layers from one with experts to the next; 1 where none has

@@ -423,7 +423,7 @@ const Measuring::Probe& Measuring::probe_of(CostKey key) {
   key.strides = {};
   if (last_ && last_->key == key) return *last_;
   last_.reset();
-  const bool differ = job_.model.conv_net() != nullptr;
+  const bool differ = ir::models::layers_differ(job_.model);
   std::vector<int> stages = stages_of_a_kind;
   for (int& layers : stages) layers *= static_cast<int>(ir::models::layer_period(job_.model));
   if (ir::models::first_layers(job_.model) > 0)
@@ -487,7 +487,7 @@ ModelCost Measuring::of(const CostKey& key) {
   const bool decodes = decoder > 0;
   const bool differs = ir::models::first_layers(job.model) > 0;
   ModelCost cost = differs ? of_two_kinds(stages, boundaries, job)
-                   : job.model.conv_net()
+                   : ir::models::layers_differ(job.model)
                        ? cost_of_each(stages)
                        : cost_of_layers(stages.data(), static_cast<int>(ir::models::layer_period(job.model)));
   if (cost.layers.empty())

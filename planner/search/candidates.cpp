@@ -157,7 +157,7 @@ class Candidates::Branch {
   // Where all layers differ the small plan is the whole one: none is made for this alone.
   const ModelCost* cost_of_lesser(const Job& job, ir::Recompute kind) {
     const Job all = all_of(job, kind);
-    return job.model.conv_net() && !known_cost(cost_key(all)) ? nullptr : cost_of(all);
+    return ir::models::layers_differ(job.model) && !known_cost(cost_key(all)) ? nullptr : cost_of(all);
   }
 
   static Job all_of(Job job, ir::Recompute kind) {

@@ -160,7 +160,7 @@ std::vector<Dimension> make_rows() {
       {.key = "micro_batch",
        .field = &Hints::micro_batch,
        .flag = {.help = "samples in a micro-batch of one data-parallel rank",
-                .fallback = "1; images with pp 1: global_batch / dp"},
+                .fallback = "1; images: global_batch / dp, with stages a 4 x pp-th of it"},
        .most = million,
        .values = [](const Choice& of) { return divisors(of.point.global_batch); },
        .chosen = 5,

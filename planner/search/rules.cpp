@@ -56,14 +56,12 @@ std::vector<Rule> sequence_rules(const Job& job, const Fixed& fixed) {
   std::vector<Rule> rules;
   const ir::models::Transformer* m = job.model.transformer();
   if (!m) {
+    const std::string none = fmt::format("{} have no sequence to split", ir::models::unsplit_data(job.model));
     rules.push_back(
-        {{"cp"}, {"family " + job.model.family()}, "images have no sequence to split", [](const Job& j) {
-           return j.parallel.cp == 1;
-         }});
-    rules.push_back({{"sequence_parallel", "tp"},
-                     {"family " + job.model.family()},
-                     "images have no sequence to split",
-                     [](const Job& j) { return !j.parallel.sequence_parallel || j.parallel.tp == 1; }});
+        {{"cp"}, {"family " + job.model.family()}, none, [](const Job& j) { return j.parallel.cp == 1; }});
+    rules.push_back({{"sequence_parallel", "tp"}, {"family " + job.model.family()}, none, [](const Job& j) {
+                       return !j.parallel.sequence_parallel || j.parallel.tp == 1;
+                     }});
     return rules;
   }
   for (const auto& [name, extent] : {std::pair("seq", m->seq), std::pair("decoder_seq", m->decoder_seq)}) {

@@ -44,7 +44,7 @@ const FileCase file_cases[] = {
      "full_attention_every, q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim, mlp, "
      "gelu, norm, norm_epsilon, position, rotary_base, tied, bias, qkv_bias, dropout, pad_vocab, experts, "
      "top_k, expert_ffn, shared_experts, dense_layers, expert_every, masked, decoder_layers, decoder_seq, "
-     "channels, classes, width, image, channels_last"},
+     "channels, classes, width, image, channels_last, graph"},
     {std::string("model: {tp: 4}\n"),
      {},
      "job.yaml:1:9: unknown key \"tp\" under model; it belongs under parallel"},

@@ -45,6 +45,10 @@ TEST(Example, PageHasTheProgram) {
   EXPECT_EQ(blocks(content_of(docs + "example.md"), "cpp"), content_of(docs + "examples/two_products.cpp"));
 }
 
+TEST(OwnModelPage, HasTheExample) {
+  EXPECT_EQ(blocks(content_of(docs + "own-model.md"), "text"), content_of(docs + "examples/mlp.txt"));
+}
+
 TEST(Example, PageHasWhatTheProgramPrints) {
   EXPECT_EQ(blocks(content_of(docs + "example.md"), "text"), output_of("'" BOXCAR_EXAMPLES "/two_products'"));
 }

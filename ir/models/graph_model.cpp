@@ -1,0 +1,278 @@
+#include "ir/models/graph_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <sstream>
+#include <utility>
+#include <variant>
+
+#include "ir/graph_line.h"
+#include "sbp/error.h"
+
+namespace boxcar::ir::models {
+namespace {
+
+constexpr std::string_view batch_word = "batch";
+
+// The text with the batch's size for `batch` in brackets and for products with it, in as many columns where
+// it has room, so that places in messages stay.
+class BatchWriter {
+ public:
+  BatchWriter(std::string_view text, int64_t batch) : text_(text), batch_(batch) {}
+
+  std::string run() {
+    while (at_ < text_.size()) {
+      const size_t begin = at_;
+      const char c = text_[at_];
+      depth_ += c == '[' ? 1 : c == ']' ? -1 : 0;
+      if (c == '\n') depth_ = 0;
+      if (c == '#' || c == '"')
+        skip_to(c == '#' ? '\n' : '"');
+      else if (depth_ == 0 || !product(begin))
+        at_ = std::max(at_, begin + 1);
+      if (!written_) out_ += text_.substr(begin, at_ - begin);
+      written_ = false;
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void skip_to(char end) {
+    ++at_;
+    while (at_ < text_.size() && text_[at_] != end && text_[at_] != '\n') ++at_;
+    if (at_ < text_.size()) ++at_;
+  }
+
+  std::string_view word() {
+    const size_t begin = at_;
+    while (at_ < text_.size() && is_graph_name(text_.substr(at_, 1))) ++at_;
+    return text_.substr(begin, at_ - begin);
+  }
+
+  std::optional<int64_t> factor(std::string_view word) const {
+    if (word == batch_word) return batch_;
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+    if (error != std::errc() || end != word.data() + word.size() || number < 1) return std::nullopt;
+    return number;
+  }
+
+  // Reads a word, or words between stars; writes their product where one is the batch.
+  bool product(size_t begin) {
+    bool has_batch = false;
+    int64_t value = 1;
+    while (true) {
+      const std::string_view factor_text = word();
+      if (factor_text.empty()) return false;
+      const std::optional<int64_t> next = factor(factor_text);
+      if (!next) return true;
+      if (value > largest / *next)
+        throw Error::input("graph", fmt::format("{} at a batch of {} is too large",
+                                                text_.substr(begin, at_ - begin), batch_));
+      value *= *next;
+      has_batch = has_batch || factor_text == batch_word;
+      if (at_ == text_.size() || text_[at_] != '*') break;
+      ++at_;
+    }
+    if (!has_batch) return true;
+    out_ += fmt::format("{:<{}}", value, at_ - begin);
+    written_ = true;
+    return true;
+  }
+
+  static constexpr int64_t largest = int64_t{1} << 53;
+  std::string_view text_;
+  int64_t batch_;
+  size_t at_ = 0;
+  int depth_ = 0;
+  bool written_ = false;
+  std::string out_;
+};
+
+[[noreturn]] void refuse(const std::string& what, const std::string& message) {
+  throw Error::input("graph", fmt::format("{}: {}", what, message));
+}
+
+bool is_source(const Op& op) { return is_special(op.type); }
+
+// Forward ops on tensors without a layout.
+void check_plain(const Graph& graph) {
+  if (!graph.placements.empty()) refuse(graph.name, "placements are the plan's (leave them out)");
+  if (!graph.updates.empty()) refuse(graph.name, "updates are the optimizer's (leave them out)");
+  for (const Op& op : graph.ops) {
+    const std::string name = "%" + graph.tensor(op.outputs[0]).name;
+    if (op.is(OpKind::to_global)) refuse(name, "to_global is the plan's (leave it out)");
+    if (op.phase != Phase::forward) refuse(name, "is of a phase; a model is its forward pass (leave it out)");
+    for (const TensorId output : op.outputs) {
+      if (graph.tensor(output).role != usual_role(op.type))
+        refuse(name, "has a role of its own (leave it out)");
+      if (graph.tensor(output).sbp) refuse(name, "has a layout; give it as --pin of a search");
+    }
+    if (op.layer >= graph.layers + 1 || op.layer < -1)
+      refuse(name, fmt::format("is of layer {} of {} (use 0 to {})", op.layer, graph.layers, graph.layers));
+  }
+}
+
+// Layers that are not given: of an op its operands' last one, of a source its first reader's.
+void fill_layers(Graph& graph) {
+  if (graph.layers == 0) {
+    graph.layers = 1;
+    for (Op& op : graph.ops) op.layer = 0;
+    return;
+  }
+  const auto layer_of = [&](TensorId t) -> int& { return at(graph.ops, graph.tensor(t).producer).layer; };
+  std::vector<bool> given;
+  for (const Op& op : graph.ops) given.push_back(op.layer >= 0);
+  for (size_t o = 0; o < graph.ops.size(); ++o) {
+    Op& op = graph.ops[o];
+    if (is_source(op)) continue;
+    int last = -1;
+    TensorId latest = -1;
+    for (const TensorId input : op.inputs)
+      if (const int layer = layer_of(input); layer > last) last = layer, latest = input;
+    if (!given[o])
+      op.layer = last;
+    else if (op.layer < last)
+      refuse("%" + graph.tensor(op.outputs[0]).name, fmt::format("is of layer {}, but reads %{} of layer {}",
+                                                                 op.layer, graph.tensor(latest).name, last));
+    for (const TensorId input : op.inputs) {
+      const auto producer = static_cast<size_t>(graph.tensor(input).producer);
+      if (is_source(graph.ops[producer]) && !given[producer])
+        layer_of(input) = op.layer, given[producer] = true;
+    }
+  }
+}
+
+// Ops of a layer stand together, as autodiff expects; none reads a later layer, so all stay below what they
+// read.
+void sort_by_layer(Graph& graph) {
+  std::stable_sort(graph.ops.begin(), graph.ops.end(),
+                   [](const Op& a, const Op& b) { return a.layer < b.layer; });
+  for (size_t o = 0; o < graph.ops.size(); ++o)
+    for (const TensorId output : graph.ops[o].outputs) graph.tensor(output).producer = static_cast<OpId>(o);
+}
+
+// Ops that draw do so each for itself.
+void number_draws(Graph& graph) {
+  int64_t last = 0;
+  for (const Op& op : graph.ops)
+    if (const auto given = op.attrs.find("op"); given != op.attrs.end())
+      last = std::max(last, std::get<int64_t>(given->second));
+  for (Op& op : graph.ops)
+    if (const auto given = op.attrs.find("op");
+        given != op.attrs.end() && std::get<int64_t>(given->second) == 0)
+      given->second = ++last;
+}
+
+Graph parse(const std::string& text, int64_t batch) {
+  Graph graph = parse_graph(BatchWriter(text, batch).run());
+  check_plain(graph);
+  number_draws(graph);
+  fill_layers(graph);
+  sort_by_layer(graph);
+  try {
+    verify(graph);
+  } catch (const Error& error) {
+    throw Error::input("", error.what());  // the user's, not ours
+  }
+  return graph;
+}
+
+void check_loss(const Graph& graph) {
+  const Tensor& loss = graph.tensor(find_tensor(graph, "loss"));
+  if (!(loss.type == TensorType{{}, DType::float32}))
+    refuse("%loss", fmt::format("is {}, expected float32[], the mean over samples", to_text(loss.type)));
+}
+
+// The text's inputs and parameters alone, in their lines.
+std::string sources_of(const std::string& text) {
+  std::string sources;
+  std::istringstream lines(text);
+  bool headed = false;
+  for (std::string line; std::getline(lines, line);) {
+    const bool source =
+        line.find("= input(") != std::string::npos || line.find("= parameter(") != std::string::npos;
+    if (source || !headed) sources += line;
+    headed = headed || line.starts_with("graph");
+    sources += '\n';
+  }
+  return sources;
+}
+
+void check_sources(const std::string& text) {
+  const std::string sources = sources_of(text);
+  const Graph one = parse_graph(BatchWriter(sources, 1).run()),
+              two = parse_graph(BatchWriter(sources, 2).run());
+  bool any = false;
+  for (size_t t = 0; t < one.tensors.size(); ++t) {
+    const Tensor& tensor = one.tensors[t];
+    const Shape &x = tensor.type.shape, &y = two.tensors[t].type.shape;
+    if (at(one.ops, tensor.producer).is(OpKind::parameter)) {
+      if (x != y) refuse("%" + tensor.name, "a parameter's shape does not depend on the batch");
+      continue;
+    }
+    any = true;
+    if (x.empty() || x[0] != 1 || y[0] != 2 || !std::equal(x.begin() + 1, x.end(), y.begin() + 1, y.end()))
+      refuse("%" + tensor.name, "an input's first extent is batch, and no other one depends on it");
+  }
+  if (!any) refuse(one.name, "has no input");
+}
+
+// How far whole numbers go that `op` reads as its operand `operand`; 0: it does not say.
+int64_t room_for(const Graph& graph, const Op& op, size_t operand) {
+  const auto shape = [&](size_t i) -> const Shape& { return graph.tensor(op.inputs[i]).type.shape; };
+  if (op.type == "embedding") return operand == 1 ? shape(0)[0] : 0;
+  if (op.type == "cross_entropy" || op.type == "pick") return operand == 1 ? shape(0).back() : 0;
+  if (op.type == "one_hot") return graph.tensor(op.outputs[0]).type.shape.back();
+  return 0;
+}
+
+}  // namespace
+
+GraphModel read_graph_model(std::string text) {
+  check_sources(text);
+  const Graph one = parse(text, 1);
+  parse(text, 2);
+  check_loss(one);
+  return {"graph", one.layers, std::make_shared<const std::string>(std::move(text))};
+}
+
+Graph build(const GraphModel& model, int64_t batch) {
+  if (!model.text) throw Error::input("graph", "missing");
+  return parse(*model.text, batch);
+}
+
+int64_t parameters(const GraphModel& model) {
+  int64_t count = 0;
+  const Graph graph = build(model, 1);
+  for (const Op& op : graph.ops)
+    if (op.is(OpKind::parameter)) count += graph.tensor(op.outputs[0]).type.elements();
+  return count;
+}
+
+std::vector<GraphInput> inputs_of(const GraphModel& model) {
+  const Graph graph = build(model, 1);
+  const std::vector<std::vector<OpId>> readers = consumers(graph);
+  std::vector<GraphInput> inputs;
+  for (const Op& op : graph.ops) {
+    if (!op.is(OpKind::input)) continue;
+    const Tensor& tensor = graph.tensor(op.outputs[0]);
+    GraphInput input{tensor.name, tensor.type};
+    input.sample.shape.erase(input.sample.shape.begin());
+    for (const OpId reader : at(readers, op.outputs[0])) {
+      const Op& by = at(graph.ops, reader);
+      for (size_t i = 0; i < by.inputs.size(); ++i) {
+        if (by.inputs[i] != op.outputs[0]) continue;
+        const int64_t room = room_for(graph, by, i);
+        if (room > 0) input.below = input.below == 0 ? room : std::min(input.below, room);
+      }
+    }
+    inputs.push_back(std::move(input));
+  }
+  return inputs;
+}
+
+}  // namespace boxcar::ir::models

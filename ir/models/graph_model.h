@@ -1,0 +1,59 @@
+// A model of the user's own: graph text (ir/graph.h) of the forward pass of one micro-batch, up to its loss.
+//
+//   graph mlp layers=2
+//   %images: float32[batch, 784] = input()
+//   %labels: int64[batch] = input()
+//   %fc1.weight: float32[784, 512] = parameter()
+//   %fc1 = matmul(%images, %fc1.weight) layer=0
+//   %hidden = relu(%fc1)
+//   %fc2.weight: float32[512, 10] = parameter()
+//   %logits = matmul(%hidden, %fc2.weight) layer=1
+//   %losses = cross_entropy(%logits, %labels)
+//   %loss = reduce_mean(%losses) {axes=[0]}
+//
+// `batch`, in brackets, stands for the samples of a micro-batch, also in products: [batch*16]. Inputs have it
+// first. %loss is one float32, the mean over samples. An op without a layer is of its operands' last one, and
+// a source of its first reader's; a graph without layers is one. Training wants values of inputs of whole
+// numbers below what reads them has room for: rows of a table, classes of a loss.
+//
+//   const GraphModel model = read_graph_model(text);   model.layers == 2
+//   build(model, 32)                                   %images: float32[32, 784], all ops with their layers
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace boxcar::ir::models {
+
+struct GraphModel {
+  std::string family = "graph";
+  int64_t layers = 0;
+  std::shared_ptr<const std::string> text = {};  // shared by copies
+  friend bool operator==(const GraphModel& a, const GraphModel& b) {
+    return a.text == b.text || (a.text && b.text && *a.text == *b.text);
+  }
+};
+
+// Throws Error (bad input) with line and column, or naming the op, where the text is no forward pass: a
+// placement, layout, phase, role or update in it; an input that does not begin with the batch; no loss; an op
+// that reads a tensor of a later layer.
+GraphModel read_graph_model(std::string text);
+
+// Throws Error (bad input) where a size that follows from the batch is too large.
+Graph build(const GraphModel& model, int64_t batch);
+
+int64_t parameters(const GraphModel& model);
+
+struct GraphInput {
+  std::string name;
+  TensorType sample;  // without the batch
+  int64_t below = 0;  // of whole numbers: 0 to below - 1; 0 where nothing that reads it says how far they go
+};
+std::vector<GraphInput> inputs_of(const GraphModel& model);
+
+}  // namespace boxcar::ir::models

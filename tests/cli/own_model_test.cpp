@@ -1,0 +1,176 @@
+// Models of the user's own, as graph text: simulated, searched and trained.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "backends/host/safetensors.h"
+#include "train.h"
+
+namespace boxcar::tests {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+const std::string examples = BOXCAR_SOURCE_DIR "/docs/examples/";
+
+// Skips between layers, a table, attributes with the batch and a whole-number input.
+const std::string recommender = R"(graph recommender layers=3
+%items: int64[batch, 4] = input()
+%numbers: float32[batch, 8] = input()
+%clicks: int64[batch] = input()
+%table.weight: float32[20, 8] = parameter()
+%rows = embedding(%table.weight, %items) layer=0
+%flat = reshape(%rows) {shape=[batch, 32]}
+%joined = concat(%flat, %numbers) {axis=1}
+%fc1.weight: float32[40, 16] = parameter()
+%fc1.bias: float32[16] = parameter()
+%fc1 = matmul(%joined, %fc1.weight) layer=1
+%fc1.sum = add(%fc1, %fc1.bias)
+%fc1.gelu = gelu(%fc1.sum)
+%norm.gamma: float32[16] = parameter()
+%norm.beta: float32[16] = parameter()
+%norm = layer_norm(%fc1.gelu, %norm.gamma, %norm.beta)
+%fc2.weight: float32[16, 8] = parameter()
+%fc2 = matmul(%norm, %fc2.weight) layer=2
+%wide = add(%fc2, %numbers)
+%head.weight: float32[8, 2] = parameter()
+%logits = matmul(%wide, %head.weight)
+%losses = cross_entropy(%logits, %clicks)
+%loss = reduce_mean(%losses) {axes=[0]}
+)";
+
+class OwnModel : public testing::Test {
+ protected:
+  Output run(const std::string& command, const Words& more) const {
+    Words words{command, "--graph=" + file_.path()};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  }
+  std::vector<double> losses(const Words& more) const {
+    Words words{"--json", "--data=random", "--steps=4", "--global-batch=16", "--precision=fp64"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Output output = run("train", words);
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    std::vector<double> all;
+    std::istringstream lines(output.out);
+    for (std::string line; std::getline(lines, line);)
+      if (const json event = json::parse(line); event["event"] == "step") all.push_back(event["loss"]);
+    EXPECT_EQ(all.size(), 4u);
+    return all;
+  }
+
+  TemporaryFile file_{"recommender.txt", recommender};
+};
+
+// Law 4 for a graph of the user's own.
+TEST_F(OwnModel, EverySplitHasTheSingleDevicesLosses) {
+  const std::vector<double> alone = losses({});
+  EXPECT_NE(alone.back(), alone.front());
+  for (const Words& plan :
+       {Words{"--dp=4"}, Words{"--dp=2", "--zero=3", "--micro-batch=4"},
+        Words{"--gpus=4", "--dp=2", "--tp=2", "--zero=1"}, Words{"--pp=3", "--micro-batch=4"},
+        Words{"--pp=2", "--micro-batch=2", "--schedule=zb-h1", "--tp=2"}, Words{"--dp=2", "--recompute=full"},
+        Words{"--pp=2", "--stage-layers=1,2", "--epilogues"}}) {
+    const std::vector<double> split = losses(plan);
+    for (size_t step = 0; step < alone.size(); ++step)
+      EXPECT_NEAR(split[step], alone[step], 1e-9 * alone[step]) << plan[0] << plan[1] << " step " << step;
+  }
+}
+
+TEST_F(OwnModel, ReadsItsInputsFromAFile) {
+  namespace host = backends::host;
+  const TemporaryFile data("train.safetensors", "");
+  host::StoredFile samples;
+  const auto add = [&](const char* name, const ir::TensorType& type, auto value) {
+    host::StoredTensor tensor{type, std::vector<std::byte>(static_cast<size_t>(type.bytes()))};
+    for (int64_t i = 0; i < type.elements(); ++i) {
+      const auto number = value(i);
+      std::memcpy(tensor.bytes.data() + i * static_cast<int64_t>(sizeof number), &number, sizeof number);
+    }
+    samples.tensors.emplace(name, std::move(tensor));
+  };
+  // Whoever has a first number above zero clicks.
+  add("items", {{64, 4}, ir::DType::int32}, [](int64_t i) { return static_cast<int32_t>(i % 20); });
+  add("numbers", {{64, 8}, ir::DType::float32}, [](int64_t i) { return i % 16 == 0 ? 1.0F : -1.0F; });
+  add("clicks", {{64}, ir::DType::int64}, [](int64_t i) { return static_cast<int64_t>(i % 2 == 0); });
+  host::write_safetensors(data.path(), samples);
+  const Output output = run("train", {"--json", "--data=" + data.path(), "--steps=60", "--global-batch=64",
+                                      "--learning-rate=0.05"});
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  std::istringstream lines(output.out);
+  double last = 1;
+  for (std::string line; std::getline(lines, line);)
+    if (const json event = json::parse(line); event["event"] == "step") last = event["loss"];
+  EXPECT_LT(last, 0.05);
+}
+
+TEST_F(OwnModel, SearchFindsAPlanThatRunsAgain) {
+  const TemporaryFile plan("best.txt", "");
+  const Output found =
+      run("search", {"--cluster=dgx-a100-80g", "--gpus=4", "--global-batch=64", "--json", "-o", plan.path()});
+  ASSERT_EQ(found.exit_code, 0) << found.err;
+  const Output again = run_program({"simulate", "--plan", plan.path(), "--json"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(json::parse(again.out)["step_time_s"], json::parse(found.out)["best"]["step_time_s"]);
+  EXPECT_EQ(run_program({"explain", plan.path()}).exit_code, 0);
+  EXPECT_EQ(run_program({"train", "--plan", plan.path(), "--data=random", "--steps=1"}).exit_code, 0);
+}
+
+TEST_F(OwnModel, ExamplesAreSimulatedAndSearched) {
+  for (const char* name : {"mlp.txt", "wide_deep.txt"}) {
+    const Words job{"--graph=" + examples + name, "--cluster=dgx-a100-80g", "--gpus=4", "--global-batch=256",
+                    "--json"};
+    for (const char* command : {"simulate", "search"}) {
+      Words words{command};
+      words.insert(words.end(), job.begin(), job.end());
+      const Output output = run_program(words);
+      EXPECT_EQ(output.exit_code, 0) << name << output.err;
+    }
+  }
+}
+
+TEST_F(OwnModel, RefusesWhatItIsNot) {
+  const auto refused = [&](const Words& more, const std::string& command = "simulate") {
+    Words words{"--cluster=dgx-a100-80g", "--gpus=4"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Output output = run(command, words);
+    EXPECT_EQ(output.exit_code, 2) << output.out;
+    return output.err;
+  };
+  EXPECT_EQ(refused({"--model=gpt2"}), "boxcar: --graph: a model of family gpt has none; it is of graph\n");
+  EXPECT_THAT(refused({"--layers=2"}), HasSubstr("--layers: a model of family graph has none; it is of gpt"));
+  EXPECT_EQ(refused({"--context-parallel=2"}),
+            "boxcar: --context-parallel: 2 for inputs of a graph, which have no sequence to split (use 1)\n");
+  EXPECT_EQ(refused({"--pp=4"}), "boxcar: --pp: 4 stages for 3 layers (use at most 3)\n");
+  EXPECT_EQ(refused({"--checkpoint-dir=x", "--data=random"}, "train"),
+            "boxcar: --checkpoint-dir: is for models of text (leave it out)\n");
+  EXPECT_EQ(refused({"--data=a,b"}, "train"),
+            "boxcar: --data: of a graph is one file of safetensors, or random\n");
+}
+
+TEST_F(OwnModel, RefusesTextByLineAndColumn) {
+  const auto refused = [](const std::string& text) {
+    const TemporaryFile file("m.txt", text);
+    const Output output =
+        run_program({"simulate", "--graph=" + file.path(), "--cluster=dgx-a100-80g", "--gpus=4"});
+    EXPECT_EQ(output.exit_code, 2) << output.out;
+    std::string error = output.err;
+    const size_t at = error.find(file.path());
+    return at == std::string::npos ? error : error.replace(at, file.path().size(), "m.txt");
+  };
+  EXPECT_EQ(refused("graph g\n%x: float32[batch, 4] = input()\n%y = matmull(%x, %x)\n"),
+            "boxcar: m.txt: 3:6: matmull: no such op (did you mean matmul?)\n");
+  EXPECT_EQ(refused("graph g\n%x: float32[batch, 4] = input()\n%loss = neg(%x)\n"),
+            "boxcar: m.txt: %loss: is float32[1, 4], expected float32[], the mean over samples\n");
+  EXPECT_EQ(refused("graph g\n%x: float32[batch] = input()\n%w: float32[1] = parameter()\n%y = mul(%x, %w)\n"
+                    "%loss = square_sum(%y)\n"),
+            "boxcar: loss: square_sum has no gradient\n");
+}
+
+}  // namespace
+}  // namespace boxcar::tests

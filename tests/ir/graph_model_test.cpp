@@ -1,0 +1,138 @@
+#include "ir/models/graph_model.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+#include <vector>
+
+#include "ir/models/model.h"
+#include "support/error_of.h"
+
+namespace boxcar::tests {
+namespace {
+
+using ir::Graph;
+using ir::models::GraphModel;
+using ir::models::read_graph_model;
+using support::error_of;
+
+const std::string mlp = R"(graph mlp layers=2
+%x: float32[batch, 6] = input()
+%labels: int64[batch] = input()
+%w: float32[6, 8] = parameter()
+%y = matmul(%x, %w) layer=0
+%z = relu(%y)
+%v: float32[8, 3] = parameter()
+%logits = matmul(%z, %v) layer=1
+%losses = cross_entropy(%logits, %labels)
+%loss = reduce_mean(%losses) {axes=[0]}
+)";
+
+std::string with(const std::string& from, const std::string& to, std::string text = mlp) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+int layer_of(const Graph& graph, const std::string& tensor) {
+  return at(graph.ops, graph.tensor(find_tensor(graph, tensor)).producer).layer;
+}
+
+TEST(GraphModels, TheBatchIsANumber) {
+  const GraphModel model = read_graph_model(mlp);
+  for (const int64_t batch : {1, 7, 4096}) {
+    const Graph graph = build(model, batch);
+    EXPECT_EQ(graph.tensor(find_tensor(graph, "logits")).type,
+              (ir::TensorType{{batch, 3}, ir::DType::float32}));
+  }
+  EXPECT_EQ(ir::models::parameters(model), 6 * 8 + 8 * 3);
+}
+
+// Products with the batch, quotes, comments and names that hold the word.
+TEST(GraphModels, TheBatchStandsInProducts) {
+  const GraphModel model = read_graph_model(R"(# float32[batch]
+graph batch layers=1
+%batch: float32[batch, 4, 6] = input()
+%batch.flat = reshape(%batch) {shape=[batch*4, 6]}
+%again = reshape(%batch.flat) {shape=[2*batch*2, 6]} layer=0
+%loss = reduce_mean(%again) {axes=[0, 1]}
+)");
+  const Graph graph = build(model, 3);
+  EXPECT_EQ(graph.name, "batch");
+  EXPECT_EQ(graph.tensor(find_tensor(graph, "batch.flat")).type.shape, (ir::Shape{12, 6}));
+  EXPECT_EQ(graph.tensor(find_tensor(graph, "again")).type.shape, (ir::Shape{12, 6}));
+  EXPECT_EQ(error_of([&] { build(model, int64_t{1} << 52); }),
+            "graph: batch*4 at a batch of 4503599627370496 is too large");
+}
+
+TEST(GraphModels, LayersFollow) {
+  const GraphModel model = read_graph_model(mlp);
+  EXPECT_EQ(model.layers, 2);
+  const Graph graph = build(model, 2);
+  for (const char* first : {"x", "w", "y", "z"}) EXPECT_EQ(layer_of(graph, first), 0) << first;
+  for (const char* second : {"labels", "v", "logits", "losses", "loss"})
+    EXPECT_EQ(layer_of(graph, second), 1) << second;
+  EXPECT_EQ(read_graph_model(with(" layers=2", "", with(" layer=0", "", with(" layer=1", "")))).layers, 1);
+}
+
+TEST(GraphModels, EachDropoutDrawsForItself) {
+  const Graph graph = build(
+      read_graph_model("graph g\n%x: float32[batch, 4] = input()\n%a = dropout(%x) {p=0.5}\n%b = dropout(%a) "
+                       "{p=0.5, op=1}\n%c = dropout(%b) {p=0.5}\n%loss = reduce_mean(%c) {axes=[0, 1]}\n"),
+      2);
+  const auto draw = [&](const char* name) {
+    return ir::attr_int(at(graph.ops, graph.tensor(find_tensor(graph, name)).producer).attrs, "op");
+  };
+  EXPECT_EQ(draw("a"), 2);
+  EXPECT_EQ(draw("b"), 1);
+  EXPECT_EQ(draw("c"), 3);
+}
+
+TEST(GraphModels, InputsSayTheirRange) {
+  const std::vector<ir::models::GraphInput> inputs = inputs_of(read_graph_model(mlp));
+  ASSERT_EQ(inputs.size(), 2u);
+  EXPECT_EQ(inputs[0].name, "x");
+  EXPECT_EQ(inputs[0].sample, (ir::TensorType{{6}, ir::DType::float32}));
+  EXPECT_EQ(inputs[1].sample, (ir::TensorType{{}, ir::DType::int64}));
+  EXPECT_EQ(inputs[1].below, 3);
+}
+
+TEST(GraphModels, AreEqualByTheirText) {
+  EXPECT_EQ(ir::models::Model(read_graph_model(mlp)), ir::models::Model(read_graph_model(mlp)));
+  EXPECT_NE(read_graph_model(mlp), read_graph_model(with("8, 3", "8, 4")));
+}
+
+TEST(GraphModels, RefuseTextThatIsNoForwardPass) {
+  const auto refused = [](const std::string& text) { return error_of([&] { read_graph_model(text); }); };
+  EXPECT_EQ(refused(with("graph mlp", "grph mlp")), "graph:1:1: expected 'graph NAME' first");
+  EXPECT_EQ(refused(with("%w: float32[6, 8]", "%w")), "graph:4:6: parameter needs a type: %w: float32[4, 5]");
+  EXPECT_EQ(refused(with("%y = ", "%y, %u = ")), "graph:5:10: 2 results, matmul gives 1");
+  EXPECT_THAT(refused(with("[6, 8]", "[5, 8]")), testing::StartsWith("graph:5:6: matmul: "));
+  EXPECT_EQ(refused(with("graph mlp layers=2\n", "graph mlp layers=2\nplacement p0 = 0-1\n")),
+            "graph: mlp: placements are the plan's (leave them out)");
+  EXPECT_EQ(refused(mlp + "update %w = %w\n"), "graph: mlp: updates are the optimizer's (leave them out)");
+  EXPECT_EQ(refused(with("relu(%y)", "relu(%y) phase=backward")),
+            "graph: %z: is of a phase; a model is its forward pass (leave it out)");
+  EXPECT_EQ(refused(with("relu(%y)", "relu(%y) role=gradient")),
+            "graph: %z: has a role of its own (leave it out)");
+  EXPECT_EQ(refused(with("relu(%y)", "relu(%y) S(0)")),
+            "graph: %z: has a layout; give it as --pin of a search");
+  EXPECT_EQ(refused(with("layer=1", "layer=3")), "graph: %logits: is of layer 3 of 2 (use 0 to 2)");
+  EXPECT_EQ(refused(with("layer=0", "layer=1", with("layer=1", "layer=0"))),
+            "graph: %logits: is of layer 0, but reads %z of layer 1");
+  EXPECT_EQ(refused(with("%loss = reduce_mean(%losses) {axes=[0]}\n", "")),
+            "graph mlp: has no tensor %loss (did you mean losses?)");
+  EXPECT_EQ(refused(with("{axes=[0]}", "{axes=[0], keep=true}")).substr(0, 8), "graph:10");
+  EXPECT_EQ(refused(with("%losses = cross", "%loss = cross",
+                         with("%loss = reduce_mean(%losses) {axes=[0]}\n", ""))),
+            "graph: %loss: is float32[1], expected float32[], the mean over samples");
+  EXPECT_EQ(refused(with("%x: float32[batch, 6]", "%x: float32[2, 6]")),
+            "graph: %x: an input's first extent is batch, and no other one depends on it");
+  EXPECT_EQ(refused("graph g\n%w: float32[] = parameter()\n%loss = neg(%w)\n"), "graph: g: has no input");
+  EXPECT_EQ(refused("graph g\n%x: float32[batch] = input()\n%w: float32[batch] = parameter()\n"
+                    "%y = mul(%x, %w)\n%loss = reduce_mean(%y) {axes=[0]}\n"),
+            "graph: %w: a parameter's shape does not depend on the batch");
+}
+
+}  // namespace
+}  // namespace boxcar::tests
