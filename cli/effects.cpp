@@ -1,8 +1,11 @@
 #include "cli/effects.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "ir/ops/optimizers.h"
+#include "planner/estimate/layout_request.h"
 #include "planner/sharding.h"
 #include "sbp/error.h"
 
@@ -118,8 +121,13 @@ bool recomputes_anything(const planner::Job& job) {
          (!layers.empty() && keeps_less(job.train.recompute_others, job.model));
 }
 
-std::vector<std::string> without_effect(const GivenKeys& given, const planner::Job& job) {
+std::vector<std::string> without_effect(const GivenKeys& given, const planner::Job& job, bool found) {
   std::vector<std::string> texts;
+  if (const auto tp = given.find("parallel.tp"); !found && tp != given.end() && search::needs_layouts(job))
+    texts.push_back(
+        fmt::format("{}: no hint says how it splits {}, so ranks of tp do much of the same work; a search "
+                    "with these flags finds layouts",
+                    tp->second.where, job.model.graph() ? "a graph" : "such a network"));
   for (const Effect& effect : effects)
     if (const Given* key = effect.has(job) ? nullptr : asked(given, effect))
       texts.push_back(key->where + ": " + text_of(effect));

@@ -18,7 +18,8 @@ void check_effects(const GivenKeys& given, const Request& request, const std::ve
 // attention, and recompute_layers may be 0 in every stage.
 bool recomputes_anything(const planner::Job& job);
 
-// Allowed keys without effect: "--sequence-parallel: has no effect unless tp is 2 or more".
-std::vector<std::string> without_effect(const GivenKeys& given, const planner::Job& job);
+// Allowed keys without effect: "--sequence-parallel: has no effect unless tp is 2 or more"; and tp where no
+// hint splits the model and its layouts were not `found`.
+std::vector<std::string> without_effect(const GivenKeys& given, const planner::Job& job, bool found = false);
 
 }  // namespace boxcar::cli

@@ -410,7 +410,7 @@ int run(const SearchArguments& arguments, Extent extent) {
 
   const search::Candidate& best = r.outcome.best.front();
   request.job = best.job;
-  for (const std::string& text : without_effect(asked, best.job))
+  for (const std::string& text : without_effect(asked, best.job, true))
     if (!best.layouts || !text.starts_with("--zero:")) tell(text);  // found layouts shard over tp too
   if (const planner::Mesh mesh = planner::mesh_of(best.job.parallel); options.both && mesh.dims() != 2)
     tell(fmt::format("--both-dimensions: has no effect unless a stage's mesh has two dimensions (it has {})",

@@ -1,4 +1,5 @@
 // Models of the user's own, as graph text: simulated, searched and trained.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -119,6 +120,81 @@ TEST_F(OwnModel, SearchFindsAPlanThatRunsAgain) {
   EXPECT_EQ(json::parse(again.out)["step_time_s"], json::parse(found.out)["best"]["step_time_s"]);
   EXPECT_EQ(run_program({"explain", plan.path()}).exit_code, 0);
   EXPECT_EQ(run_program({"train", "--plan", plan.path(), "--data=random", "--steps=1"}).exit_code, 0);
+}
+
+TEST_F(OwnModel, SaysThatTensorParallelismHasNoHints) {
+  const std::string told =
+      "boxcar: --tp: no hint says how it splits a graph, so ranks of tp do much of the same work; a search "
+      "with "
+      "these flags finds layouts\n";
+  const Words job{"--cluster=dgx-a100-80g", "--gpus=4", "--global-batch=64", "--tp=4"};
+  EXPECT_EQ(run("simulate", job).err, told);
+  EXPECT_EQ(run("search", job).err, "");
+}
+
+// A GPT as text takes the time of the built-in one, but for how its loss is written.
+TEST_F(OwnModel, AGptTakesTheTimeOfTheBuiltInOne) {
+  const auto block = [](int layer, const std::string& x) {
+    return fmt::format(R"(
+%h{0}.ln1.gamma: float32[512] = parameter()
+%h{0}.ln1.bias: float32[512] = parameter()
+%h{0}.ln1 = layer_norm(%{1}, %h{0}.ln1.gamma, %h{0}.ln1.bias) layer={0}
+%h{0}.qkv.weight: float32[512, 1536] = parameter()
+%h{0}.qkv = matmul(%h{0}.ln1, %h{0}.qkv.weight)
+%h{0}.q, %h{0}.k, %h{0}.v = split_heads(%h{0}.qkv) {{head_dim=64}}
+%h{0}.attention = scaled_dot_product_attention(%h{0}.q, %h{0}.k, %h{0}.v) {{causal=true}}
+%h{0}.merged = merge_heads(%h{0}.attention)
+%h{0}.proj.weight: float32[512, 512] = parameter()
+%h{0}.proj = matmul(%h{0}.merged, %h{0}.proj.weight)
+%h{0}.middle = add(%h{0}.proj, %{1})
+%h{0}.ln2.gamma: float32[512] = parameter()
+%h{0}.ln2.bias: float32[512] = parameter()
+%h{0}.ln2 = layer_norm(%h{0}.middle, %h{0}.ln2.gamma, %h{0}.ln2.bias)
+%h{0}.fc1.weight: float32[512, 2048] = parameter()
+%h{0}.fc1 = matmul(%h{0}.ln2, %h{0}.fc1.weight)
+%h{0}.gelu = gelu(%h{0}.fc1)
+%h{0}.fc2.weight: float32[2048, 512] = parameter()
+%h{0}.fc2 = matmul(%h{0}.gelu, %h{0}.fc2.weight)
+%h{0}.out = add(%h{0}.fc2, %h{0}.middle)
+)",
+                       layer, x);
+  };
+  const std::string text = R"(graph gpt layers=4
+%tokens: int64[batch, 1024] = input()
+%labels: int64[batch, 1024] = input()
+%words.weight: float32[8192, 512] = parameter()
+%positions.weight: float32[1024, 512] = parameter()
+%words = embedding(%words.weight, %tokens)
+%x = add(%words, %positions.weight)
+)" + block(0, "x") + block(1, "h0.out") +
+                           block(2, "h1.out") + block(3, "h2.out") + R"(
+%norm.gamma: float32[512] = parameter()
+%norm.bias: float32[512] = parameter()
+%norm = layer_norm(%h3.out, %norm.gamma, %norm.bias) layer=4
+%head.weight: float32[512, 8192] = parameter()
+%logits = matmul(%norm, %head.weight)
+%losses = cross_entropy(%logits, %labels)
+%loss = reduce_mean(%losses) {axes=[0, 1]}
+)";
+  const TemporaryFile file("gpt.txt", text);
+  const auto seconds = [](const Words& model, const Words& plan) {
+    Words words{"simulate",          "--json",         "--cluster=dgx-a100-80g", "--gpus=8",
+                "--global-batch=64", "--preset=modern"};
+    words.insert(words.end(), model.begin(), model.end());
+    words.insert(words.end(), plan.begin(), plan.end());
+    const Output output = run_program(words);
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    return json::parse(output.out)["step_time_s"].get<double>();
+  };
+  for (const Words& plan : {Words{"--micro-batch=4", "--zero=1"},
+                            {"--micro-batch=2", "--pp=4", "--schedule=zb-h1"},
+                            {"--micro-batch=8", "--zero=3", "--recompute=full"}})
+    EXPECT_NEAR(seconds({"--graph=" + file.path()}, plan) /
+                    seconds({"--model=gpt", "--layers=4", "--hidden=512", "--heads=8", "--seq=1024",
+                             "--vocab=8192", "--tied=false", "--bias=false", "--dropout=0"},
+                            plan),
+                1, 0.05)
+        << plan[1];
 }
 
 TEST_F(OwnModel, ExamplesAreSimulatedAndSearched) {
