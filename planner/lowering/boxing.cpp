@@ -222,7 +222,7 @@ class Boxer {
   }
 
   ValueId value_in(TensorId t, const NdSbp& want, int phase) {
-    if (of(t).empty()) fetch(t, phase);
+    if (!is_there_for(t, phase)) fetch(t, phase);
     if (stage_.in.mesh.devices() == 1) return of(t).back();  // every layout is the whole tensor
     const auto [found, base] = look_up(t, want, phase);
     if (found >= 0) return found;
@@ -233,6 +233,12 @@ class Boxer {
     const ValueId boxed = box(t, base, from, want, phase);
     value(boxed).scope = is_for_all(t, from, want, phase) ? -1 : phase;
     return boxed;
+  }
+
+  // A constant is made anew in each phase that reads it.
+  bool is_there_for(TensorId t, int phase) {
+    const ir::Op& producer = stage_.op(stage_.tensor(t).producer);
+    return !of(t).empty() && (!producer.is(ir::OpKind::constant) || value(of(t).back()).scope == phase);
   }
 
   // The value that a phase reads in this layout, and the one that it may be boxed from.

@@ -43,6 +43,14 @@ double elements(const ConvolutionShape& s) {
   return static_cast<double>(s.groups * (x + y + s.to * s.from * s.kernel_rows * s.kernel_columns));
 }
 
+// One channel into and out of each group: no product, so kernels of their own sum each element's window, on
+// the units of float32 and bound by memory.
+bool is_depthwise(const ConvolutionShape& s) { return s.groups > 1 && s.from == 1 && s.to == 1; }
+double depthwise_flops(const ConvolutionShape& s) {
+  return 2.0 * static_cast<double>(s.groups * s.batch * s.out_rows * s.out_columns) *
+         static_cast<double>(s.kernel_rows * s.kernel_columns);
+}
+
 double tiles_of(const ConvolutionShape& s, int64_t outputs) {
   return static_cast<double>(s.batch * ceil_div(s.out_rows, outputs) * ceil_div(s.out_columns, outputs));
 }
@@ -105,9 +113,10 @@ ConvolutionShape convolution_shape(ConvolutionPass pass, const ir::Types& inputs
 double convolution_seconds(const backends::DeviceProfile& device, const backends::ConvolutionModel& model,
                            const ConvolutionShape& s, ConvolutionPass pass, ir::DType type) {
   const double bytes = elements(s) * static_cast<double>(ir::size_of(type));
-  const double compute =
-      waves_seconds(device, model.waves, product_of(s, pass), type, peak_flops(device, type), splits) /
-      share_of(model, s, pass);
+  const double compute = is_depthwise(s) ? depthwise_flops(s) / peak_flops(device, ir::DType::float32)
+                                         : waves_seconds(device, model.waves, product_of(s, pass), type,
+                                                         peak_flops(device, type), splits) /
+                                               share_of(model, s, pass);
   const double memory = bytes / (device.memory_bandwidth * model.waves.memory_share);
   const double more = pass == ConvolutionPass::input_grad ? model.input_grad_seconds : 0;
   const double product = model.waves.start_seconds + more + fourth_power_sum(compute, memory);

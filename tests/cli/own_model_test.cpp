@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 const std::string examples = BOXCAR_SOURCE_DIR "/docs/examples/";
 
-// Skips between layers, a table, attributes with the batch and a whole-number input.
+// Skips between layers, a table, attributes with the batch, a constant of both passes, a whole-number input.
 const std::string recommender = R"(graph recommender layers=3
 %items: int64[batch, 4] = input()
 %numbers: float32[batch, 8] = input()
@@ -37,7 +37,9 @@ const std::string recommender = R"(graph recommender layers=3
 %norm.beta: float32[16] = parameter()
 %norm = layer_norm(%fc1.gelu, %norm.gamma, %norm.beta)
 %fc2.weight: float32[16, 8] = parameter()
-%fc2 = matmul(%norm, %fc2.weight) layer=2
+%unit: float32[8] = constant() {value=0.5}
+%fc2.unit = rms_norm(%fc2.weight, %unit)
+%fc2 = matmul(%norm, %fc2.unit) layer=2
 %wide = add(%fc2, %numbers)
 %head.weight: float32[8, 2] = parameter()
 %logits = matmul(%wide, %head.weight)

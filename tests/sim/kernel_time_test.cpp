@@ -341,6 +341,22 @@ TEST(KernelSeconds, AttentionBySequenceHeadAndMask) {
   EXPECT_NEAR(seconds(device, forward, {x, x, x}, {x}, wide), 1e9 * more / 25e12, 1e-12);
 }
 
+// No product: bound by memory, however large the window.
+TEST(KernelSeconds, DepthwiseConvolutionsTakeTheTimeOfTheirBytes) {
+  const backends::DeviceProfile v100 = backends::load_device("v100-sxm2-16g");
+  const ir::OpDef& def = ir::op("conv2d");
+  const TensorType x{{64, 256, 28, 28}, DType::float32};
+  const auto with = [&](int64_t groups, int64_t window) {
+    const TensorType weight{{256, 256 / groups, window, window}, DType::float32};
+    const ir::Attrs attrs = ir::complete(def, {{"groups", groups}, {"padding", window / 2}});
+    return seconds(v100, def, {x, weight}, {x}, attrs);
+  };
+  const double bytes = 2.0 * static_cast<double>(x.bytes());
+  EXPECT_NEAR(with(256, 3) * v100.memory_bandwidth / bytes, 1.2, 0.2);
+  EXPECT_NEAR(with(256, 5) / with(256, 3), 1, 0.2);
+  EXPECT_GT(with(128, 3), 2 * with(256, 3));  // two channels a group: small products
+}
+
 TEST(KernelSeconds, ConvolutionsByFlopsOrBytes) {
   backends::DeviceProfile device = round_device();
   device.convolution_efficiency = {{1e8, 1e10}, {0.25, 0.5}};
