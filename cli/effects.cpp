@@ -29,7 +29,11 @@ bool keeps_less(ir::Recompute kind, const ir::models::Model& model) {
 }
 bool recomputes(const planner::Job& job) { return job.train.recompute != ir::Recompute::none; }
 bool is_no_idle_recompute(const planner::Job& job) {
-  return !recomputes(job) || keeps_less(job.train.recompute, job.model);
+  return job.model.graph() || !recomputes(job) || keeps_less(job.train.recompute, job.model);
+}
+bool marks_core(const planner::Job& job) {
+  const bool selective = job.train.recompute == ir::Recompute::selective;
+  return !job.model.graph() || !selective || ir::models::has_attention_core(job.model);
 }
 bool recomputes_layers(const planner::Job& job) { return job.train.recompute == ir::Recompute::full; }
 bool recomputes_some(const planner::Job& job) { return !job.train.recompute_layers.empty(); }
@@ -39,7 +43,7 @@ bool may_be_selective(const planner::Job& job) {
 bool gathers_in_buckets(const planner::Job& job) {
   return !planner::sharding_of(job.parallel).gathers_in_each_pass();
 }
-bool runs_flash(const planner::Job& job) { return ir::models::is_fused(job.model); }
+bool runs_flash(const planner::Job& job) { return ir::models::is_fused(job.model) || job.model.graph(); }
 bool is_mixed(const planner::Job& job) { return ir::is_mixed(job.train.precision); }
 bool has_float8(const planner::Job& job) { return job.train.precision == ir::Precision::fp8; }
 bool has_gelu(const planner::Job& job) { return job.model.transformer() && job.model->mlp == "gelu"; }
@@ -62,6 +66,7 @@ constexpr Effect effects[] = {
     {"parallel.recompute", is_no_idle_recompute,
      "attention is unfused (attention as one kernel keeps nothing that selective could compute again)",
      nullptr, true},
+    {"parallel.recompute", marks_core, "ops of the graph are marked core", nullptr, true},
     {"parallel.fsdp_group", shards, "zero is 1, 2 or 3", "parallel.zero"},
     {"parallel.recompute_stop", recomputes_layers, "recompute is full", "parallel.recompute"},
     {"parallel.recompute_layers", recomputes, "recompute is selective, full or ops", "parallel.recompute"},

@@ -142,6 +142,8 @@ void count_sequences(GivenKeys& given) {
   const auto batch = given.find("train.global_batch"), seq = given.find("model.seq");
   if (batch == given.end() || !batch->second.text.ends_with(unit)) return;
   Given& value = batch->second;
+  if (given.contains("model.graph"))
+    throw Error::input(value.where, "counts tokens, which a graph does not say; give samples");
   if (seq == given.end()) throw Error::input(value.where, "counts tokens, which needs model.seq");
   const auto whole = [](const char* path, const Given& given, const std::string& text) {
     Request request;

@@ -93,8 +93,11 @@ void check_backend(const Request& request, const GivenKeys& given) {
 void check(const Request& request, const GivenKeys& given) {
   const training::TrainRun& run = request.run;
   if (run.data.empty())
-    throw Error::input(where(given, "run.data"),
-                       "missing; give text or .bin files in the job file or as --data, or --data random");
+    throw Error::input(
+        where(given, "run.data"),
+        request.job.model.graph()
+            ? "missing; give a file of safetensors in the job file or as --data, or --data random"
+            : "missing; give text or .bin files in the job file or as --data, or --data random");
   check_backend(request, given);
   if (!run.algorithms.empty() && !run.fast) throw Error::input(where(given, "run.algorithms"), "needs fast");
   const auto needs_folder = [&](const char* key) {

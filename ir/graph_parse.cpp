@@ -83,13 +83,15 @@ class Parser {
     const size_t begin = line.at();
     const std::string name(line.name("a tensor's name"));
     const auto found = ids_.find(name);
-    if (found == ids_.end()) line.fail_at(begin, fmt::format("%{} is not defined above", name));
+    if (found == ids_.end() || found->second >= above_)
+      line.fail_at(begin, fmt::format("%{} is not defined above", name));
     return found->second;
   }
 
   void op_line(GraphLine& line) {
     Op op;
     const auto id = static_cast<OpId>(graph_.ops.size());
+    above_ = static_cast<TensorId>(graph_.tensors.size());
     bool typed = true;
     do {
       op.outputs.push_back(define(line, id, static_cast<int>(op.outputs.size()), typed));
@@ -112,6 +114,7 @@ class Parser {
     for (TensorId output : op.outputs) graph_.tensor(output).role = usual_role(op.type);
     tail(line, op);
     graph_.ops.push_back(std::move(op));
+    above_ = static_cast<TensorId>(graph_.tensors.size());
   }
 
   // `typed` becomes false where the type is left out.
@@ -243,6 +246,7 @@ class Parser {
   std::string_view text_;
   Graph graph_;
   std::unordered_map<std::string, TensorId> ids_;
+  TensorId above_ = 0;  // tensors of the lines above
 };
 
 }  // namespace

@@ -111,6 +111,9 @@ void check_plain(const Graph& graph) {
         refuse(name, "has a role of its own (leave it out)");
       if (graph.tensor(output).sbp) refuse(name, "has a layout; give it as --pin of a search");
     }
+    if (op.layer > 0 && graph.layers == 0)
+      refuse(name,
+             fmt::format("is of layer {}, and the first line has no layers={}", op.layer, op.layer + 1));
     if (op.layer >= graph.layers + 1 || op.layer < -1)
       refuse(name, fmt::format("is of layer {} of {} (use 0 to {})", op.layer, graph.layers, graph.layers));
   }
@@ -167,10 +170,24 @@ void number_draws(Graph& graph) {
       given->second = ++last;
 }
 
+// A constant's number, as it is kept.
+void read_constants(Graph& graph) {
+  for (Op& op : graph.ops) {
+    if (!op.is(OpKind::constant)) continue;
+    const auto found = op.attrs.find("value");
+    const bool alone = found != op.attrs.end() && op.attrs.size() == 1;
+    if (const auto* whole = alone ? std::get_if<int64_t>(&found->second) : nullptr)
+      found->second = static_cast<double>(*whole);
+    if (!alone || !std::holds_alternative<double>(found->second))
+      refuse("%" + graph.tensor(op.outputs[0]).name, "a constant is written constant() {value=1.0}");
+  }
+}
+
 Graph parse(const std::string& text, int64_t batch) {
   Graph graph = parse_graph(BatchWriter(text, batch).run());
   check_plain(graph);
   number_draws(graph);
+  read_constants(graph);
   fill_layers(graph);
   sort_by_layer(graph);
   try {
@@ -179,6 +196,28 @@ Graph parse(const std::string& text, int64_t batch) {
     throw Error::input("", error.what());  // the user's, not ours
   }
   return graph;
+}
+
+// Stages have parameters and nothing is kept for nobody.
+void check_uses(const Graph& graph) {
+  std::vector<bool> used(graph.tensors.size(), false),
+      has_parameter(static_cast<size_t>(graph.layers), false);
+  used[static_cast<size_t>(find_tensor(graph, "loss"))] = true;
+  for (size_t o = graph.ops.size(); o-- > 0;) {
+    const Op& op = graph.ops[o];
+    if (std::any_of(op.outputs.begin(), op.outputs.end(), [&](TensorId t) { return at(used, t); }))
+      for (const TensorId input : op.inputs) at(used, input) = true;
+  }
+  for (const Op& op : graph.ops) {
+    const bool parameter = op.is(OpKind::parameter);
+    if ((parameter || op.is(OpKind::input)) && !at(used, op.outputs[0]))
+      refuse("%" + graph.tensor(op.outputs[0]).name, "the loss does not depend on it (leave it out)");
+    if (parameter && graph.in_layer(op)) at(has_parameter, op.layer) = true;
+  }
+  for (int layer = 0; layer < graph.layers; ++layer)
+    if (!at(has_parameter, layer))
+      refuse(graph.name,
+             fmt::format("layer {} of {} has no parameter (join it with another)", layer, graph.layers));
 }
 
 void check_loss(const Graph& graph) {
@@ -193,8 +232,10 @@ std::string sources_of(const std::string& text) {
   std::istringstream lines(text);
   bool headed = false;
   for (std::string line; std::getline(lines, line);) {
+    std::string bare = line;
+    std::erase_if(bare, [](char c) { return c == ' ' || c == '\t'; });
     const bool source =
-        line.find("= input(") != std::string::npos || line.find("= parameter(") != std::string::npos;
+        bare.find("=input(") != std::string::npos || bare.find("=parameter(") != std::string::npos;
     if (source || !headed) sources += line;
     headed = headed || line.starts_with("graph");
     sources += '\n';
@@ -221,13 +262,30 @@ void check_sources(const std::string& text) {
   if (!any) refuse(one.name, "has no input");
 }
 
-// How far whole numbers go that `op` reads as its operand `operand`; 0: it does not say.
-int64_t room_for(const Graph& graph, const Op& op, size_t operand) {
-  const auto shape = [&](size_t i) -> const Shape& { return graph.tensor(op.inputs[i]).type.shape; };
-  if (op.type == "embedding") return operand == 1 ? shape(0)[0] : 0;
-  if (op.type == "cross_entropy" || op.type == "pick") return operand == 1 ? shape(0).back() : 0;
-  if (op.type == "one_hot") return graph.tensor(op.outputs[0]).type.shape.back();
-  return 0;
+// How far whole numbers go in a tensor, by what reads it and what is made of it by moving its elements; 0:
+// nothing says.
+int64_t room_for(const Graph& graph, const std::vector<std::vector<OpId>>& readers, TensorId tensor) {
+  constexpr std::string_view moving[] = {"reshape",      "transpose", "slice",
+                                         "broadcast_to", "concat",    "identity"};
+  int64_t least = 0;
+  const auto take = [&](int64_t room) {
+    if (room > 0) least = least == 0 ? room : std::min(least, room);
+  };
+  for (const OpId reader : at(readers, tensor)) {
+    const Op& op = at(graph.ops, reader);
+    const auto shape = [&](size_t i) -> const Shape& { return graph.tensor(op.inputs[i]).type.shape; };
+    const bool second = op.inputs.size() > 1 && op.inputs[1] == tensor;
+    if (second && op.type == "embedding") take(shape(0)[0]);
+    if (second && op.type == "gather") {
+      const int64_t axis = attr_int(op.attrs, "axis"), axes = static_cast<int64_t>(shape(0).size());
+      take(at(shape(0), axis < 0 ? axis + axes : axis));
+    }
+    if (second && (op.type == "cross_entropy" || op.type == "pick")) take(shape(0).back());
+    if (op.type == "one_hot") take(graph.tensor(op.outputs[0]).type.shape.back());
+    if (std::find(std::begin(moving), std::end(moving), op.type) != std::end(moving))
+      take(room_for(graph, readers, op.outputs[0]));
+  }
+  return least;
 }
 
 }  // namespace
@@ -237,7 +295,9 @@ GraphModel read_graph_model(std::string text) {
   const Graph one = parse(text, 1);
   parse(text, 2);
   check_loss(one);
-  return {"graph", one.layers, std::make_shared<const std::string>(std::move(text))};
+  check_uses(one);
+  const bool core = std::any_of(one.ops.begin(), one.ops.end(), [](const Op& op) { return op.in_core; });
+  return {"graph", one.layers, std::make_shared<const std::string>(std::move(text)), core};
 }
 
 Graph build(const GraphModel& model, int64_t batch) {
@@ -262,14 +322,7 @@ std::vector<GraphInput> inputs_of(const GraphModel& model) {
     const Tensor& tensor = graph.tensor(op.outputs[0]);
     GraphInput input{tensor.name, tensor.type};
     input.sample.shape.erase(input.sample.shape.begin());
-    for (const OpId reader : at(readers, op.outputs[0])) {
-      const Op& by = at(graph.ops, reader);
-      for (size_t i = 0; i < by.inputs.size(); ++i) {
-        if (by.inputs[i] != op.outputs[0]) continue;
-        const int64_t room = room_for(graph, by, i);
-        if (room > 0) input.below = input.below == 0 ? room : std::min(input.below, room);
-      }
-    }
+    input.below = room_for(graph, readers, op.outputs[0]);
     inputs.push_back(std::move(input));
   }
   return inputs;

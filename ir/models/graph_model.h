@@ -34,6 +34,7 @@ struct GraphModel {
   std::string family = "graph";
   int64_t layers = 0;
   std::shared_ptr<const std::string> text = {};  // shared by copies
+  bool has_core = false;                         // ops that selective recomputation runs again
   friend bool operator==(const GraphModel& a, const GraphModel& b) {
     return a.text == b.text || (a.text && b.text && *a.text == *b.text);
   }

@@ -74,7 +74,9 @@ const char* unsplit_data(const Model& model) {
   return model.transformer() ? "" : model.graph() ? "inputs of a graph" : "images";
 }
 
-bool has_attention_core(const Model& model) { return model.transformer() && !is_fused(model); }
+bool has_attention_core(const Model& model) {
+  return model.graph() ? model.graph()->has_core : model.transformer() && !is_fused(model);
+}
 
 std::vector<std::pair<const char*, int64_t>> tensor_parallel_extents(const Model& model) {
   if (const ConvNet* net = model.conv_net()) return {{"channels", net->channels}};

@@ -129,9 +129,9 @@ struct sqrt {
 
 struct relu {
   static constexpr PointwiseRow row = PointwiseRow("relu", Trend::increasing).reads_y();
-  static double exact(double x, double) { return x > 0 ? x : 0; }
+  static double exact(double x, double) { return x < 0 ? 0 : x; }  // NaN stays
   static double exact_grad(double dy, double y, double) { return y > 0 ? dy : 0; }
-  BOXCAR_FORWARD(A x, P) { return x > A(0) ? x : A(0); }
+  BOXCAR_FORWARD(A x, P) { return x < A(0) ? A(0) : x; }
   BOXCAR_BACKWARD(A dy, A y, P) { return y > A(0) ? dy : A(0); }
 };
 

@@ -35,7 +35,7 @@ const std::string recommender = R"(graph recommender layers=3
 %fc1.gelu = gelu(%fc1.sum)
 %norm.gamma: float32[16] = parameter()
 %norm.beta: float32[16] = parameter()
-%norm = layer_norm(%fc1.gelu, %norm.gamma, %norm.beta)
+%norm = layer_norm(%fc1.gelu, %norm.gamma, %norm.beta) core
 %fc2.weight: float32[16, 8] = parameter()
 %unit: float32[8] = constant() {value=0.5}
 %fc2.unit = rms_norm(%fc2.weight, %unit)
@@ -44,7 +44,11 @@ const std::string recommender = R"(graph recommender layers=3
 %head.weight: float32[8, 2] = parameter()
 %logits = matmul(%wide, %head.weight)
 %losses = cross_entropy(%logits, %clicks)
-%loss = reduce_mean(%losses) {axes=[0]}
+%own = one_hot(%clicks) {depth=2}
+%gain = mul(%logits, %own)
+%gains = reduce_mean(%gain) {axes=[1]}
+%both = sub(%losses, %gains)
+%loss = reduce_mean(%both) {axes=[0]}
 )";
 
 class OwnModel : public testing::Test {
@@ -78,7 +82,7 @@ TEST_F(OwnModel, EverySplitHasTheSingleDevicesLosses) {
        {Words{"--dp=4"}, Words{"--dp=2", "--zero=3", "--micro-batch=4"},
         Words{"--gpus=4", "--dp=2", "--tp=2", "--zero=1"}, Words{"--pp=3", "--micro-batch=4"},
         Words{"--pp=2", "--micro-batch=2", "--schedule=zb-h1", "--tp=2"}, Words{"--dp=2", "--recompute=full"},
-        Words{"--pp=2", "--stage-layers=1,2", "--epilogues"}}) {
+        Words{"--dp=2", "--recompute=selective"}, Words{"--pp=2", "--stage-layers=1,2", "--epilogues"}}) {
     const std::vector<double> split = losses(plan);
     for (size_t step = 0; step < alone.size(); ++step)
       EXPECT_NEAR(split[step], alone[step], 1e-9 * alone[step]) << plan[0] << plan[1] << " step " << step;
@@ -227,6 +231,11 @@ TEST_F(OwnModel, RefusesWhatItIsNot) {
   EXPECT_EQ(refused({"--pp=4"}), "boxcar: --pp: 4 stages for 3 layers (use at most 3)\n");
   EXPECT_EQ(refused({"--checkpoint-dir=x", "--data=random"}, "train"),
             "boxcar: --checkpoint-dir: is for models of text (leave it out)\n");
+  EXPECT_EQ(refused({"--global-batch=4M-tokens"}),
+            "boxcar: --global-batch: counts tokens, which a graph does not say; give samples\n");
+  EXPECT_EQ(refused({}, "train"),
+            "boxcar: run.data: missing; give a file of safetensors in the job file or as --data, or --data "
+            "random\n");
   EXPECT_EQ(refused({"--data=a,b"}, "train"),
             "boxcar: --data: of a graph is one file of safetensors, or random\n");
 }

@@ -54,7 +54,9 @@ TEST(GraphModels, TheBatchStandsInProducts) {
 graph batch layers=1
 %batch: float32[batch, 4, 6] = input()
 %batch.flat = reshape(%batch) {shape=[batch*4, 6]}
-%again = reshape(%batch.flat) {shape=[2*batch*2, 6]} layer=0
+%w: float32[6] = parameter()
+%scaled = mul(%batch.flat, %w) layer=0
+%again = reshape(%scaled) {shape=[2*batch*2, 6]}
 %loss = reduce_mean(%again) {axes=[0, 1]}
 )");
   const Graph graph = build(model, 3);
@@ -77,7 +79,8 @@ TEST(GraphModels, LayersFollow) {
 
 TEST(GraphModels, EachDropoutDrawsForItself) {
   const Graph graph = build(
-      read_graph_model("graph g\n%x: float32[batch, 4] = input()\n%a = dropout(%x) {p=0.5}\n%b = dropout(%a) "
+      read_graph_model("graph g\n%x: float32[batch, 4] = input()\n%w: float32[4] = parameter()\n%y = mul(%x, "
+                       "%w)\n%a = dropout(%y) {p=0.5}\n%b = dropout(%a) "
                        "{p=0.5, op=1}\n%c = dropout(%b) {p=0.5}\n%loss = reduce_mean(%c) {axes=[0, 1]}\n"),
       2);
   const auto draw = [&](const char* name) {
@@ -95,6 +98,22 @@ TEST(GraphModels, InputsSayTheirRange) {
   EXPECT_EQ(inputs[0].sample, (ir::TensorType{{6}, ir::DType::float32}));
   EXPECT_EQ(inputs[1].sample, (ir::TensorType{{}, ir::DType::int64}));
   EXPECT_EQ(inputs[1].below, 3);
+}
+
+TEST(GraphModels, RangesPassThroughWhatMovesElements) {
+  const std::vector<ir::models::GraphInput> inputs = inputs_of(read_graph_model(
+      "graph g\n%i: int64[batch, 4] = input()\n%j: int64[batch, 4]=input()\n%t: float32[30, 5] = "
+      "parameter()\n"
+      "%f = reshape(%i) {shape=[batch*4]}\n%a = gather(%t, %f) {axis=0}\n%k = reshape(%j) {shape=[batch*4]}\n"
+      "%l = cross_entropy(%a, %k)\n%loss = reduce_mean(%l) {axes=[0]}\n"));
+  ASSERT_EQ(inputs.size(), 2u);
+  EXPECT_EQ(inputs[0].below, 30);
+  EXPECT_EQ(inputs[1].below, 5);
+}
+
+TEST(GraphModels, CoreIsWhatSelectiveRecomputationRunsAgain) {
+  EXPECT_FALSE(has_attention_core(ir::models::Model(read_graph_model(mlp))));
+  EXPECT_TRUE(has_attention_core(ir::models::Model(read_graph_model(with("relu(%y)", "relu(%y) core")))));
 }
 
 TEST(GraphModels, AreEqualByTheirText) {
@@ -128,6 +147,17 @@ TEST(GraphModels, RefuseTextThatIsNoForwardPass) {
             "graph: %loss: is float32[1], expected float32[], the mean over samples");
   EXPECT_EQ(refused(with("%x: float32[batch, 6]", "%x: float32[2, 6]")),
             "graph: %x: an input's first extent is batch, and no other one depends on it");
+  EXPECT_EQ(refused(with("%v: ", "%u: float32[3] = parameter()\n%v: ")),
+            "graph: %u: the loss does not depend on it (leave it out)");
+  EXPECT_EQ(refused(with("layers=2", "layers=3", with("layer=1", "layer=2"))),
+            "graph: mlp: layer 1 of 3 has no parameter (join it with another)");
+  EXPECT_EQ(refused(with(" layers=2", "")),
+            "graph: %logits: is of layer 1, and the first line has no layers=2");
+  EXPECT_EQ(refused(with("%z = relu(%y)", "%z = relu(%z)")), "graph:6:12: %z is not defined above");
+  EXPECT_EQ(refused(with("%v: ", "%u: float32[3] = constant() {value=many}\n%v: ")),
+            "graph: %u: a constant is written constant() {value=1.0}");
+  EXPECT_EQ(refused(with("%v: ", "%u: float32[3] = constant()\n%v: ")),
+            "graph: %u: a constant is written constant() {value=1.0}");
   EXPECT_EQ(refused("graph g\n%w: float32[] = parameter()\n%loss = neg(%w)\n"), "graph: g: has no input");
   EXPECT_EQ(refused("graph g\n%x: float32[batch] = input()\n%w: float32[batch] = parameter()\n"
                     "%y = mul(%x, %w)\n%loss = reduce_mean(%y) {axes=[0]}\n"),
