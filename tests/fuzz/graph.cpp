@@ -1,7 +1,8 @@
-// Graph text; for valid graphs also the queries that planning makes of each op.
+// Graph text, also as a model of the user's own; for valid graphs the queries that planning makes of each op.
 #include "ir/graph.h"
 
 #include "harness.h"
+#include "ir/models/graph_model.h"
 #include "ir/op.h"
 
 namespace boxcar::fuzz {
@@ -25,6 +26,10 @@ void plan(const ir::Graph& graph, const ir::Op& op) {
 }  // namespace
 
 void fuzz_graph(std::string_view input) {
+  if (const auto model = allowed([&] { return ir::models::read_graph_model(std::string(input)); })) {
+    ir::models::inputs_of(*model);
+    ends([&] { ir::models::build(*model, 3); });  // sizes may become too large
+  }
   const auto graph = reads_back(input, ir::parse_graph, [](const ir::Graph& g) { return ir::to_text(g); });
   if (!graph || !ends([&] { ir::verify(*graph); })) return;
   for (const ir::Op& op : graph->ops)

@@ -228,6 +228,7 @@ const std::map<std::string, std::string>& fixed_keys() {
   static const std::map<std::string, std::string> keys{
       {"cluster.gpus_per_node", "of nodes that are larger than a job here"},
       {"cluster.memory_margin", "of the memory that a plan may take: no plan depends on it"},
+      {"model.graph", "a file; tests/cli/own_model_test.cpp has the laws of such models"},
       {"train.preset", "sets other keys, which are drawn"},
       {"run.backend", "each backend is a law"},
       {"run.share_gpus", "of backend cuda: always, as there are more devices than GPUs"},

@@ -33,8 +33,10 @@ TEST(RandomJobs, KnowEveryWord) {
   for (const Dimension& d : dimensions()) {
     if (d.path == layouts_dimension) continue;
     const size_t dot = d.path.find('.');
-    for (const std::string& word : cli::find_key(d.path.substr(0, dot), d.path.substr(dot + 1))->words)
+    for (const std::string& word : cli::find_key(d.path.substr(0, dot), d.path.substr(dot + 1))->words) {
+      if (d.path == "model.family" && word == "graph") continue;  // model.graph, a fixed key, implies it
       EXPECT_NE(std::find(d.values.begin(), d.values.end(), word), d.values.end()) << d.path << " " << word;
+    }
   }
 }
 
