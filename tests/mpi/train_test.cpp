@@ -159,9 +159,9 @@ TEST_F(MpiTrain, ProcessesWithOtherFlagsOrFilesDoNotBegin) {
   const auto differ = [&](const std::string& shell, const Words& more, const std::string& message) {
     Words words{"--dp=3", "--global-batch=6"};
     words.insert(words.end(), more.begin(), more.end());
-    expect_end(
-        1, command(3, words, shell), 2,
-        MatchesRegex("boxcar: (process 0: )?process 1: " + message + " .processes need the same flags and files.\n"));
+    expect_end(1, command(3, words, shell), 2,
+               MatchesRegex("boxcar: (process 0: )?process 1: " + message +
+                            " .processes need the same flags and files.\n"));
   };
   const auto flag = [](const std::string& flag) { return "[ $rank = 1 ] && set -- \"$@\" " + flag; };
   differ(flag("--steps=4"), {"--steps=2"}, "run.steps: is 4, process 0 has 2");
