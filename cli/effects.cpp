@@ -132,7 +132,7 @@ std::vector<std::string> without_effect(const GivenKeys& given, const planner::J
     texts.push_back(
         fmt::format("{}: no hint says how it splits {}, so ranks of tp do much of the same work; a search "
                     "with these flags finds layouts",
-                    tp->second.where, job.model.graph() ? "a graph" : "such a network"));
+                    tp->second.where, job.model.graph() ? "a graph" : "a network of images"));
   for (const Effect& effect : effects)
     if (const Given* key = effect.has(job) ? nullptr : asked(given, effect))
       texts.push_back(key->where + ": " + text_of(effect));

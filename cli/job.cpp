@@ -328,15 +328,14 @@ void tell_missing_latencies(const std::string& name, const backends::Cluster& cl
                      fmt::join(missing, ", ")));
 }
 
-// The user's graph. Messages about its text name the file, with line and column.
-ir::models::Model read_graph(const GivenKeys& given, const std::string& path) {
+// The user's graph: "m.txt:3:6: ..." or "m.txt: %loss: ...".
+ir::models::Model read_graph(const std::string& path) {
+  std::string text = read_file(path);
   try {
-    return ir::models::read_graph_model(read_file(path));
+    return ir::models::read_graph_model(std::move(text));
   } catch (const Error& e) {
-    const std::string text = e.what();
-    if (text.starts_with("graph")) throw Error(e.code(), path, text.substr(text.find_first_not_of(": ", 5)));
-    if (text.starts_with(path)) throw;
-    throw Error(e.code(), given.at("model.graph").where, text);
+    const bool has_line = e.where().starts_with("graph:");
+    throw Error(e.code(), has_line ? path + e.where().substr(5) : path, message_of(e));
   }
 }
 
@@ -374,7 +373,7 @@ Request request_of(const GivenKeys& given, bool searched = false) {
   set_preset(given, request);
   const backends::Framework framework = load_framework(given, searched, request);
   for (const auto& [path, value] : given) set(request, path, value);
-  if (request.job.model.graph()) request.job.model = read_graph(given, request.graph);
+  if (request.job.model.graph()) request.job.model = read_graph(request.graph);
   if (!ir::is_mixed(request.job.train.precision) && !given.contains("train.logits"))
     request.job.train.half_logits = false;  // of a preset or a framework
   planner::Hints& hints = request.job.parallel;

@@ -37,6 +37,16 @@ std::string join(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : prefix + "." + name;
 }
 
+// "lse" of the operand names {"out", "lse"}; "out2" where a trailing "..." repeats.
+std::string output_suffix(const OpDef& def, size_t index) {
+  if (index < def.outputs.size()) {
+    std::string name = def.outputs[index];
+    while (!name.empty() && (name.back() == '?' || name.back() == '.')) name.pop_back();
+    return name;
+  }
+  return fmt::format("out{}", index);
+}
+
 // Names stand in the graph's text as they are.
 void check_name(const char* what, const std::string& name) {
   if (!is_graph_name(name))
@@ -307,13 +317,15 @@ TensorId Builder::to_global(TensorId tensor, int placement, sbp::NdSbp sbp) {
   return id;
 }
 
-std::string output_suffix(const OpDef& def, size_t index) {
-  if (index < def.outputs.size()) {
-    std::string name = def.outputs[index];
-    while (!name.empty() && (name.back() == '?' || name.back() == '.')) name.pop_back();
-    return name;
-  }
-  return fmt::format("out{}", index);
+std::string output_name(const OpDef& def, const std::string& op_name, size_t index) {
+  return index == 0 ? op_name : join(op_name, output_suffix(def, index));
+}
+
+int64_t parameter_elements(const Graph& graph) {
+  int64_t count = 0;
+  for (const Op& op : graph.ops)
+    if (op.is(OpKind::parameter)) count += graph.tensor(op.outputs[0]).type.elements();
+  return count;
 }
 
 std::string layer_name(int layer) { return fmt::format("h{}", layer); }

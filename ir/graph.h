@@ -97,9 +97,10 @@ bool is_special(std::string_view op_type);
 Role usual_role(
     std::string_view op_type);  // of a result: input, parameter, constant; activation for all others
 
-// Names the results of an op after the first: "rstd" of layer_norm's third; "out2" where it has no name.
-std::string output_suffix(const OpDef& def, size_t index);
-std::string layer_name(int layer);  // "h3": prefix of the names of its ops and tensors
+// Default names of an op's results: "h0.ln1", "h0.ln1.mean", "h0.ln1.rstd"; "x.out2" where a result has none.
+std::string output_name(const OpDef& def, const std::string& op_name, size_t index);
+int64_t parameter_elements(const Graph& graph);  // of all "parameter" ops
+std::string layer_name(int layer);               // "h3": prefix of the names of its ops and tensors
 // "ln2.grad" for "h3.ln2.grad", made in layer 3; outside of layers the whole name.
 std::string name_in_layer(const Graph& graph, TensorId id);
 

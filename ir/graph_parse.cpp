@@ -70,20 +70,22 @@ class Parser {
       const std::string_view text = line.until("");
       graph_.placements.push_back(line.guarded(at, [&] { return sbp::parse_placement(text); }));
     } else if (word == "update") {
-      const TensorId state = operand(line);
+      const auto end = static_cast<TensorId>(graph_.tensors.size());
+      const TensorId state = operand(line, end);
       line.expect('=');
-      graph_.updates.push_back({state, operand(line)});
+      graph_.updates.push_back({state, operand(line, end)});
     } else {
       line.fail_at(begin, fmt::format("unknown word '{}' (use placement, update or %name)", word));
     }
   }
 
-  TensorId operand(GraphLine& line) {
+  // One of the tensors before `end`, those of the lines above.
+  TensorId operand(GraphLine& line, TensorId end) {
     line.expect('%');
     const size_t begin = line.at();
     const std::string name(line.name("a tensor's name"));
     const auto found = ids_.find(name);
-    if (found == ids_.end() || found->second >= above_)
+    if (found == ids_.end() || found->second >= end)
       line.fail_at(begin, fmt::format("%{} is not defined above", name));
     return found->second;
   }
@@ -91,7 +93,6 @@ class Parser {
   void op_line(GraphLine& line) {
     Op op;
     const auto id = static_cast<OpId>(graph_.ops.size());
-    above_ = static_cast<TensorId>(graph_.tensors.size());
     bool typed = true;
     do {
       op.outputs.push_back(define(line, id, static_cast<int>(op.outputs.size()), typed));
@@ -103,7 +104,7 @@ class Parser {
     if (!registered && !is_special(op.type)) line.guarded(type_at, [&] { ir::op(op.type); });
     line.expect('(');
     if (!line.peek(')')) do
-        op.inputs.push_back(operand(line));
+        op.inputs.push_back(operand(line, op.outputs[0]));
       while (line.accept(','));
     line.expect(')');
     const size_t attrs_at = line.at();
@@ -114,7 +115,6 @@ class Parser {
     for (TensorId output : op.outputs) graph_.tensor(output).role = usual_role(op.type);
     tail(line, op);
     graph_.ops.push_back(std::move(op));
-    above_ = static_cast<TensorId>(graph_.tensors.size());
   }
 
   // `typed` becomes false where the type is left out.
@@ -152,9 +152,8 @@ class Parser {
       if (i < op.outputs.size())
         graph_.tensor(op.outputs[i]).type = results[i];
       else
-        op.outputs.push_back(define(
-            line, at,
-            {fmt::format("{}.{}", first, output_suffix(def, i)), results[i], id, static_cast<int>(i)}));
+        op.outputs.push_back(
+            define(line, at, {output_name(def, first, i), results[i], id, static_cast<int>(i)}));
     }
   }
 
@@ -246,7 +245,6 @@ class Parser {
   std::string_view text_;
   Graph graph_;
   std::unordered_map<std::string, TensorId> ids_;
-  TensorId above_ = 0;  // tensors of the lines above
 };
 
 }  // namespace

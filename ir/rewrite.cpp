@@ -9,14 +9,6 @@
 
 namespace boxcar::ir {
 
-std::string output_name(const OpDef& def, const std::string& op_name, size_t index) {
-  if (index == 0) return op_name;
-  if (index >= def.outputs.size()) return fmt::format("{}.out{}", op_name, index);
-  std::string suffix = def.outputs[index];
-  while (!suffix.empty() && (suffix.back() == '?' || suffix.back() == '.')) suffix.pop_back();
-  return op_name + "." + suffix;
-}
-
 Rewriter::Rewriter(Graph& graph) : graph_(graph), old_(std::exchange(graph.ops, {})) {
   ops_.reserve(old_.size() * 2);
 }

@@ -29,9 +29,6 @@ struct NewOp {
   std::vector<std::string> outputs = {};  // tensor names; by default output_name()
 };
 
-// Default names of an op's results: "h0.ln1", "h0.ln1.mean", "h0.ln1.rstd".
-std::string output_name(const OpDef& def, const std::string& op_name, size_t index);
-
 class Rewriter {
  public:
   explicit Rewriter(Graph& graph);

@@ -19,17 +19,8 @@ host::GlobalTensors drawn(const planner::Places& places, int64_t layers, int64_t
   host::GlobalTensors tensors;
   for (const planner::Place& place : places.places) {
     if (!is_state(place) || tensors.contains(place.tensor)) continue;
-    host::StoredTensor& tensor = tensors[place.tensor];
-    tensor = {place.type, std::vector<std::byte>(static_cast<size_t>(place.type.bytes()))};
     const host::InitialRule rule = host::initial_rule(place.tensor, layers, place.type.shape);
-    if (rule.mean == 0 && rule.deviation == 0) continue;
-    std::vector<double> values(static_cast<size_t>(place.type.elements()));
-    std::vector<sbp::Range> all;
-    for (int64_t extent : place.type.shape) all.push_back({0, extent});
-    host::fill_initial(place.tensor, place.type.shape, all, rule, seed, values);
-    const int64_t size = ir::size_of(place.type.dtype);
-    for (size_t i = 0; i < values.size(); ++i)
-      host::store_element(place.type.dtype, tensor.bytes.data() + static_cast<int64_t>(i) * size, values[i]);
+    tensors[place.tensor] = host::initial_tensor(place.tensor, place.type, rule, seed);
   }
   return tensors;
 }

@@ -22,12 +22,6 @@ ir::Graph forward(ir::models::Transformer model, int64_t rows) {
   return graph;
 }
 
-std::vector<sbp::Range> all_of(const ir::Shape& shape) {
-  std::vector<sbp::Range> ranges;
-  for (int64_t extent : shape) ranges.push_back({0, extent});
-  return ranges;
-}
-
 }  // namespace
 
 double evaluate(const ir::models::Transformer& model, const backends::host::GlobalTensors& weights,
@@ -43,7 +37,8 @@ double evaluate(const ir::models::Transformer& model, const backends::host::Glob
   actors::Hooks hooks;
   hooks.fill = [&](int, const ir::Register& reg, const backends::Moment& moment, std::span<std::byte> bytes) {
     if (reg.name != "tokens" && reg.name != "labels")
-      return backends::host::take_part(weights.at(reg.name), all_of(reg.type.shape), reg.type.dtype, bytes);
+      return backends::host::take_part(weights.at(reg.name), backends::host::all_of(reg.type.shape),
+                                       reg.type.dtype, bytes);
     std::vector<int64_t> tokens(static_cast<size_t>(model.seq)), labels(tokens.size());
     auto* out = reinterpret_cast<int64_t*>(bytes.data());
     for (int64_t row = 0; row < rows; ++row) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/host/fingerprint.h"
+#include "backends/host/parts.h"
 #include "backends/random.h"
 
 namespace boxcar::backends::host {
@@ -53,6 +54,18 @@ void fill_initial(std::string_view tensor, const ir::Shape& shape, std::span<con
       at[a] = ranges[a].begin;
     }
   }
+}
+
+StoredTensor initial_tensor(std::string_view tensor, const ir::TensorType& type, InitialRule rule,
+                            int64_t seed) {
+  StoredTensor drawn{type, std::vector<std::byte>(static_cast<size_t>(type.bytes()))};
+  if (rule.mean == 0 && rule.deviation == 0) return drawn;
+  std::vector<double> values(static_cast<size_t>(type.elements()));
+  fill_initial(tensor, type.shape, all_of(type.shape), rule, seed, values);
+  const auto size = static_cast<size_t>(ir::size_of(type.dtype));
+  for (size_t i = 0; i < values.size(); ++i)
+    store_element(type.dtype, drawn.bytes.data() + i * size, values[i]);
+  return drawn;
 }
 
 }  // namespace boxcar::backends::host

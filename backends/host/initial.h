@@ -14,6 +14,7 @@
 #include <span>
 #include <string_view>
 
+#include "backends/host/safetensors.h"
 #include "ir/types.h"
 #include "sbp/sbp.h"
 
@@ -30,5 +31,9 @@ InitialRule initial_rule(std::string_view tensor, int64_t layers, const ir::Shap
 // depend on seed, name and the element's place in the global tensor alone. `out` has as many elements.
 void fill_initial(std::string_view tensor, const ir::Shape& shape, std::span<const sbp::Range> ranges,
                   InitialRule rule, int64_t seed, std::span<double> out);
+
+// The whole of it, in elements of `type`.
+StoredTensor initial_tensor(std::string_view tensor, const ir::TensorType& type, InitialRule rule,
+                            int64_t seed);
 
 }  // namespace boxcar::backends::host

@@ -75,6 +75,12 @@ void store_element(ir::DType dtype, std::byte* at, double value) {
   }
 }
 
+std::vector<sbp::Range> all_of(const ir::Shape& shape) {
+  std::vector<sbp::Range> ranges;
+  for (const int64_t extent : shape) ranges.push_back({0, extent});
+  return ranges;
+}
+
 void for_rows(const ir::Shape& whole, std::span<const sbp::Range> ranges,
               const std::function<void(int64_t whole, int64_t part, int64_t count)>& visit) {
   int64_t rows = 1;

@@ -15,6 +15,8 @@
 
 namespace boxcar::backends::host {
 
+std::vector<sbp::Range> all_of(const ir::Shape& shape);  // the ranges of the whole
+
 // Calls visit(flat index in the whole, flat index in the part, elements) for every row of the part. A scalar
 // has no ranges and one row.
 void for_rows(const ir::Shape& whole, std::span<const sbp::Range> ranges,

@@ -36,12 +36,6 @@ ir::Shape with_samples(int64_t samples, const ir::Shape& sample) {
   return shape;
 }
 
-std::vector<sbp::Range> whole_of(const ir::Shape& shape) {
-  std::vector<sbp::Range> ranges;
-  for (const int64_t extent : shape) ranges.push_back({0, extent});
-  return ranges;
-}
-
 void check_numbers(const std::string& where, const StoredTensor& tensor, int64_t below) {
   const int64_t size = ir::size_of(tensor.type.dtype);
   for (int64_t i = 0; i < tensor.type.elements() && below > 0; ++i) {
@@ -70,32 +64,24 @@ StoredTensor take(const std::string& path, const GraphInput& input, StoredFile& 
   if (whole) check_numbers(where, tensor, input.below);
   StoredTensor taken{{shape, input.sample.dtype}, {}};
   taken.bytes.resize(static_cast<size_t>(taken.type.bytes()));
-  take_part(tensor, whole_of(shape), taken.type.dtype, taken.bytes);
+  take_part(tensor, all_of(shape), taken.type.dtype, taken.bytes);
   file.tensors.erase(found);
   return taken;
 }
 
 StoredTensor drawn(const GraphInput& input, int64_t seed) {
-  StoredTensor tensor{{with_samples(random_samples, input.sample.shape), input.sample.dtype}, {}};
-  tensor.bytes.resize(static_cast<size_t>(tensor.type.bytes()));
-  const auto size = static_cast<size_t>(ir::size_of(tensor.type.dtype));
-  const auto count = static_cast<size_t>(tensor.type.elements());
-  const auto set = [&](size_t i, double value) {
-    store_element(tensor.type.dtype, tensor.bytes.data() + i * size, value);
-  };
-  if (is_whole(input.sample.dtype)) {
-    if (input.below == 0)
-      throw Error::input("%" + input.name,
-                         "nothing that reads it says how far its whole numbers go; give data");
-    const RandomKey key =
-        random_key(seed, 0, static_cast<int64_t>(fingerprint(std::string_view(input.name))));
-    for (size_t i = 0; i < count; ++i)
-      set(i, static_cast<double>(mix(key.value ^ i) % static_cast<uint64_t>(input.below)));
-    return tensor;
-  }
-  std::vector<double> numbers(count);
-  fill_initial(input.name, tensor.type.shape, whole_of(tensor.type.shape), {0, 1}, seed, numbers);
-  for (size_t i = 0; i < count; ++i) set(i, numbers[i]);
+  const ir::TensorType type{with_samples(random_samples, input.sample.shape), input.sample.dtype};
+  if (!is_whole(type.dtype)) return initial_tensor(input.name, type, {0, 1}, seed);
+  if (input.below == 0)
+    throw Error::input("%" + input.name,
+                       "nothing that reads it says how far its whole numbers go; give data");
+  StoredTensor tensor{type, std::vector<std::byte>(static_cast<size_t>(type.bytes()))};
+  const RandomKey key = random_key(seed, 0, static_cast<int64_t>(fingerprint(std::string_view(input.name))));
+  const auto size = static_cast<size_t>(ir::size_of(type.dtype)),
+             count = static_cast<size_t>(type.elements());
+  for (size_t i = 0; i < count; ++i)
+    store_element(type.dtype, tensor.bytes.data() + i * size,
+                  static_cast<double>(mix(key.value ^ i) % static_cast<uint64_t>(input.below)));
   return tensor;
 }
 

@@ -413,12 +413,6 @@ Graph build(const ConvNet& config, int64_t batch) {
   return NetWriter(config, batch).run();
 }
 
-int64_t parameters(const ConvNet& config) {
-  int64_t count = 0;
-  const Graph graph = build(config, 1);
-  for (const Op& op : graph.ops)
-    if (op.is(OpKind::parameter)) count += graph.tensor(op.outputs[0]).type.elements();
-  return count;
-}
+int64_t parameters(const ConvNet& config) { return parameter_elements(build(config, 1)); }
 
 }  // namespace boxcar::ir::models

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "ir/graph_line.h"
+#include "ir/models/require.h"
 #include "sbp/error.h"
 
 namespace boxcar::ir::models {
@@ -302,16 +303,11 @@ GraphModel read_graph_model(std::string text) {
 
 Graph build(const GraphModel& model, int64_t batch) {
   if (!model.text) throw Error::input("graph", "missing");
+  require(batch > 0, "batch", fmt::format("is {}, expected at least 1", batch));
   return parse(*model.text, batch);
 }
 
-int64_t parameters(const GraphModel& model) {
-  int64_t count = 0;
-  const Graph graph = build(model, 1);
-  for (const Op& op : graph.ops)
-    if (op.is(OpKind::parameter)) count += graph.tensor(op.outputs[0]).type.elements();
-  return count;
-}
+int64_t parameters(const GraphModel& model) { return parameter_elements(build(model, 1)); }
 
 std::vector<GraphInput> inputs_of(const GraphModel& model) {
   const Graph graph = build(model, 1);

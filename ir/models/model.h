@@ -66,8 +66,7 @@ Model complete(Model model);
 Graph build(const Model& model, int64_t batch);
 int64_t parameters(const Model& model);
 
-// Each layer has a cost of its own, and layouts under tensor parallelism are found: of all but transformers,
-// whose layers are alike and whose layouts are known.
+// Whether each layer has a cost of its own: of all but transformers.
 bool layers_differ(const Model& model);
 // The data that has no sequence to split: "images", "inputs of a graph". Empty for a transformer.
 const char* unsplit_data(const Model& model);

@@ -212,9 +212,7 @@ LayoutPin parse_pin(const std::string& text) {
 
 std::string to_text(const LayoutPin& pin) { return pin.pattern + "=" + sbp::to_text(pin.layout); }
 
-bool needs_layouts(const planner::Job& job) {
-  return job.parallel.tp > 1 && ir::models::layers_differ(job.model);
-}
+bool needs_layouts(const planner::Job& job) { return job.parallel.tp > 1 && !job.model.transformer(); }
 
 bool keeps(const planner::LaidOut& laid, const std::vector<LayoutPin>& pins) {
   const ir::Graph& graph = laid.graph;

@@ -49,8 +49,8 @@ struct LayoutRequest {
   std::optional<planner::Layouts> as = {};
 };
 
-// Whether hints have no tensor parallelism for this model, so that layouts are to be found: convolutional
-// networks.
+// Whether no hint splits this model's weights for tensor parallelism, so that layouts are to be found:
+// networks of images and graphs.
 bool needs_layouts(const planner::Job& job);
 
 // Whether `laid` keeps the pins: a parameter as every op of the passes reads it, other tensors as they are

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -114,6 +116,23 @@ TEST_F(OwnModel, ReadsItsInputsFromAFile) {
   for (std::string line; std::getline(lines, line);)
     if (const json event = json::parse(line); event["event"] == "step") last = event["loss"];
   EXPECT_LT(last, 0.05);
+}
+
+TEST_F(OwnModel, ALossOfNanEndsTheRun) {
+  namespace host = backends::host;
+  const TemporaryFile graph(
+      "nan.txt",
+      "graph g\n%x: float32[batch] = input()\n%w: float32[1] = parameter()\n%y = mul(%x, %w)\n"
+      "%z = relu(%y)\n%loss = reduce_mean(%z) {axes=[0]}\n"),
+      data("nan.safetensors", "");
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  host::StoredTensor x{{{1}, ir::DType::float32}, std::vector<std::byte>(sizeof nan)};
+  std::memcpy(x.bytes.data(), &nan, sizeof nan);
+  host::write_safetensors(data.path(), {{{"x", x}}, {}});
+  const Output output = run_program(
+      {"train", "--graph=" + graph.path(), "--data=" + data.path(), "--steps=1", "--global-batch=1"});
+  EXPECT_EQ(output.exit_code, 3) << output.out;
+  EXPECT_THAT(output.err, HasSubstr("the loss is nan"));
 }
 
 TEST_F(OwnModel, SearchFindsAPlanThatRunsAgain) {
@@ -251,7 +270,7 @@ TEST_F(OwnModel, RefusesTextByLineAndColumn) {
     return at == std::string::npos ? error : error.replace(at, file.path().size(), "m.txt");
   };
   EXPECT_EQ(refused("graph g\n%x: float32[batch, 4] = input()\n%y = matmull(%x, %x)\n"),
-            "boxcar: m.txt: 3:6: matmull: no such op (did you mean matmul?)\n");
+            "boxcar: m.txt:3:6: matmull: no such op (did you mean matmul?)\n");
   EXPECT_EQ(refused("graph g\n%x: float32[batch, 4] = input()\n%loss = neg(%x)\n"),
             "boxcar: m.txt: %loss: is float32[1, 4], expected float32[], the mean over samples\n");
   EXPECT_EQ(refused("graph g\n%x: float32[batch] = input()\n%w: float32[1] = parameter()\n%y = mul(%x, %w)\n"

@@ -276,6 +276,13 @@ TEST(SbpBox, BadInput) {
   EXPECT_EQ(message({"box", "--shape", "8x6"}), "--from is required");
 }
 
+TEST(Sbp, ListsSignatures) {
+  const std::string all = run({"ops", "--signatures"});
+  EXPECT_THAT(all, testing::HasSubstr("\nlayer_norm(x, gamma, beta) {eps=1e-05} -> y, mean, rstd\n"));
+  EXPECT_THAT(all, testing::HasSubstr("\nadd(a, b) -> y\n"));
+  EXPECT_THAT(all, testing::HasSubstr("\nsquare_sum(x) -> norm2   (no gradient)\n"));
+}
+
 TEST(Sbp, NamesItsCommands) {
   EXPECT_EQ(message({}), "sbp: which one? ops, rules or box");
   EXPECT_EQ(message({"bx", "ops"}),

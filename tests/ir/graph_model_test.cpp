@@ -63,6 +63,7 @@ graph batch layers=1
   EXPECT_EQ(graph.name, "batch");
   EXPECT_EQ(graph.tensor(find_tensor(graph, "batch.flat")).type.shape, (ir::Shape{12, 6}));
   EXPECT_EQ(graph.tensor(find_tensor(graph, "again")).type.shape, (ir::Shape{12, 6}));
+  EXPECT_EQ(error_of([&] { build(model, 0); }), "batch: is 0, expected at least 1");
   EXPECT_EQ(error_of([&] { build(model, int64_t{1} << 52); }),
             "graph: batch*4 at a batch of 4503599627370496 is too large");
 }

@@ -84,6 +84,18 @@ TEST(Resolve, InterleavesAnyNumberOfMicroBatches) {
   EXPECT_EQ(resolve(job)->train.micro_batches, 7);
 }
 
+TEST(Resolve, ChoosesAMicroBatchWhereNoneIsGiven) {
+  Job job = llama_job();
+  job.gpus = 4, job.global_batch = 128, job.parallel.micro_batch = 0;
+  EXPECT_EQ(resolve(job)->parallel.micro_batch, 32);
+  job.parallel.pp = 2;  // 64 samples in 8 micro-batches
+  EXPECT_EQ(resolve(job)->parallel.micro_batch, 8);
+  job.global_batch = 2 * 63;  // of 63 at most 7, which divides it
+  EXPECT_EQ(resolve(job)->parallel.micro_batch, 7);
+  job.global_batch = 0;
+  EXPECT_EQ(resolve(job)->parallel.micro_batch, 1);
+}
+
 void images(Job& job) { job.model = ir::models::ConvNet{"resnet", 16, 64, 1, 224, 1000}; }
 
 TEST(Resolve, CountsBlocksOfImagesAsLayers) {

@@ -38,10 +38,16 @@ FACE_MODELS = {"R100": resnet100, "Y1": mobile_face}
 FACES = 85742  # identities of MS1M-ArcFace ("Emore")
 
 
-def face_step(folder, backbone, devices, batch, split):
+def written(folder, texts):
+    """Files of graphs by key: all are there before a program reads one."""
+    files = {key: folder / f"{'-'.join(map(str, key))}.txt" for key in texts}
+    for key, text in texts.items():
+        files[key].write_text(text)
+    return files
+
+
+def face_step(graph, devices, batch, split):
     """Arguments, and samples a second. With `split`, classes are split over the devices that the batch is split over; else the search decides."""
-    graph = folder / f"{backbone}.txt"
-    graph.write_text(FACE_MODELS[backbone](FACES))
     arguments = ("search", f"--graph={graph}", "--cluster=dgx-1-v100-16g", f"--gpus={devices}", f"--global-batch={devices * batch}", "--precision=fp32",
                  "--optimizer=momentum", "--clip-norm=0", "--stack=oneflow", f"--dp={devices}", "--tp=1", "--pp=1", f"--micro-batch={batch}", "--zero=0")
     if split:
@@ -61,10 +67,9 @@ def figure12(folder):
             kept.append((row, backbone, row["framework"].split()[0], int(row["n_gpus"]), int(row["batch_per_gpu"])))
     asked = {(backbone, devices, batch, split): None for _, backbone, framework, devices, batch in kept if framework == "OneFlow"
              for split in ((True, False) if devices > 1 else (False,))}
-    for graph in FACE_MODELS:
-        face_step(folder, graph, 1, 8, False)  # writes the file before processes read it
+    graphs = written(folder, {(name,): model(FACES) for name, model in FACE_MODELS.items()})
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        asked = dict(zip(asked, pool.map(lambda key: face_step(folder, *key), asked)))
+        asked = dict(zip(asked, pool.map(lambda key: face_step(graphs[key[:1]], *key[1:]), asked)))
     rows = []
     for row, backbone, framework, devices, batch in kept:
         place = (backbone, row["n_gpus"], f"{framework}, {'smaller' if batch in (64, 256) else 'larger'} batch")
@@ -82,20 +87,19 @@ TABLES = {"S(0)": ("--pin", "wide.weight=S(0)", "--pin", "deep.weight=S(0)"), "S
           "found": ()}
 
 
-def wide_deep_step(folder, vocabulary, width, devices, tables):
+def wide_deep_step(graph, devices, tables):
     """Arguments, seconds and bytes of a device; both None where it does not fit. Tables None: whole on each device, which has a part of the batch."""
-    graph = folder / f"wide_deep-{vocabulary}-{width}.txt"
-    graph.write_text(wide_deep(vocabulary, width))
     job = (f"--graph={graph}", "--cluster=dgx-1-v100-16g", f"--gpus={devices}", "--global-batch=16384", "--precision=fp32", "--clip-norm=0",
            "--stack=oneflow")
     if tables is None:
         arguments = ("simulate", *job)
     else:
         arguments = ("search", *job, "--dp=1", "--pp=1", f"--tp={devices}", "--micro-batch=16384", "--zero=0", *TABLES[tables])
-    answer = ask(*arguments, "--json")
-    best = answer.document.get("best", answer.document) if answer.code == 0 else {}
-    memory = max(best.get("device_memory_bytes", [0])) or None
-    return arguments, best.get("step_time_s"), memory
+    document = ask(*arguments, "--json").document
+    if not document["fits"]:
+        return arguments, None, None
+    best = document.get("best", document)
+    return arguments, best["step_time_s"], max(best["device_memory_bytes"])
 
 
 def figure13(folder):
@@ -107,8 +111,9 @@ def figure13(folder):
         key = int(row["deep_vocab_size"]), int(row["deep_embedding_dim"]), int(row["n_gpus"])
         for tables in (*(TABLES if key[2] == 32 else ()), None):
             asked[(*key, tables)] = None
+    graphs = written(folder, {("wide_deep", *key[:2]): wide_deep(*key[:2]) for key in asked})
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        asked = dict(zip(asked, pool.map(lambda key: wide_deep_step(folder, *key), asked)))
+        asked = dict(zip(asked, pool.map(lambda key: wide_deep_step(graphs[("wide_deep", *key[:2])], *key[2:]), asked)))
     for row in kept:
         framework, devices, millions = row["framework"].split()[0], row["n_gpus"], f"{int(row['deep_vocab_size']) / 1e6:g}"
         key = int(row["deep_vocab_size"]), int(row["deep_embedding_dim"]), int(devices)
