@@ -79,6 +79,7 @@ class OwnModel : public testing::Test {
 // Law 4 for a graph of the user's own.
 TEST_F(OwnModel, EverySplitHasTheSingleDevicesLosses) {
   const std::vector<double> alone = losses({});
+  ASSERT_EQ(alone.size(), 4u);
   EXPECT_NE(alone.back(), alone.front());
   for (const Words& plan :
        {Words{"--dp=4"}, Words{"--dp=2", "--zero=3", "--micro-batch=4"},
@@ -86,6 +87,7 @@ TEST_F(OwnModel, EverySplitHasTheSingleDevicesLosses) {
         Words{"--pp=2", "--micro-batch=2", "--schedule=zb-h1", "--tp=2"}, Words{"--dp=2", "--recompute=full"},
         Words{"--dp=2", "--recompute=selective"}, Words{"--pp=2", "--stage-layers=1,2", "--epilogues"}}) {
     const std::vector<double> split = losses(plan);
+    ASSERT_EQ(split.size(), alone.size()) << plan[0];
     for (size_t step = 0; step < alone.size(); ++step)
       EXPECT_NEAR(split[step], alone[step], 1e-9 * alone[step]) << plan[0] << plan[1] << " step " << step;
   }
