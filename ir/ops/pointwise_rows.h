@@ -135,6 +135,25 @@ struct relu {
   BOXCAR_BACKWARD(A dy, A y, P) { return y > A(0) ? dy : A(0); }
 };
 
+// The slope at the limit is 1, as PyTorch has it.
+struct clamp_min {
+  static constexpr PointwiseRow row =
+      PointwiseRow("clamp_min", Trend::increasing).with_number("min", 0, 1).reads_x();
+  static double exact(double x, double min) { return x < min ? min : x; }
+  static double exact_grad(double dy, double x, double min) { return x >= min ? dy : 0; }
+  BOXCAR_FORWARD(A x, P min) { return x < A(min) ? A(min) : x; }
+  BOXCAR_BACKWARD(A dy, A x, P min) { return x >= A(min) ? dy : A(0); }
+};
+
+struct clamp_max {
+  static constexpr PointwiseRow row =
+      PointwiseRow("clamp_max", Trend::increasing).with_number("max", 6, 2).reads_x();
+  static double exact(double x, double max) { return x > max ? max : x; }
+  static double exact_grad(double dy, double x, double max) { return x <= max ? dy : 0; }
+  BOXCAR_FORWARD(A x, P max) { return x > A(max) ? A(max) : x; }
+  BOXCAR_BACKWARD(A dy, A x, P max) { return x <= A(max) ? dy : A(0); }
+};
+
 // gelu and silu dip below zero left of it: not monotone. tanh: x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
 // / 2 in gelu's place.
 struct gelu {
@@ -187,6 +206,8 @@ struct sigmoid {
   ROW(log)                    \
   ROW(sqrt)                   \
   ROW(relu)                   \
+  ROW(clamp_min)              \
+  ROW(clamp_max)              \
   ROW(gelu)                   \
   ROW(silu)                   \
   ROW(tanh)                   \
