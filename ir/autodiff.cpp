@@ -77,10 +77,11 @@ RuleTable rule_table() {
   return table;
 }
 
-// Whether the forward phase reads this tensor as a parameter: the parameter itself or its copy in the compute
-// type.
+// Whether the forward phase reads this tensor as a trained parameter: the parameter itself or its copy in the
+// compute type.
 bool is_leaf(const Op& op, const Tensor& tensor) {
-  return is_float(tensor.type.dtype) && (op.is(OpKind::parameter) || op.phase == Phase::update);
+  const bool trained = op.is(OpKind::parameter) && tensor.role != Role::constant;
+  return is_float(tensor.type.dtype) && (trained || op.phase == Phase::update);
 }
 
 class Differentiator {

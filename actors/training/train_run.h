@@ -30,7 +30,7 @@ struct TrainRun {
   int64_t checkpoint_every = 0;       // steps; 0: at the end alone
   int64_t keep_checkpoints = 2;       // newest kept; 0: all
   bool resume = false;                // go on from the newest checkpoint, where there is one
-  std::string init_from;              // model.safetensors with its config.json beside it
+  std::string init_from;  // model.safetensors with its config.json beside it; of a graph, by its names
 };
 
 // The rate of a step, counted from 0: warm-up to `peak`, then the schedule; cosine reaches

@@ -108,8 +108,10 @@ void check_plain(const Graph& graph) {
     if (op.is(OpKind::to_global)) refuse(name, "to_global is the plan's (leave it out)");
     if (op.phase != Phase::forward) refuse(name, "is of a phase; a model is its forward pass (leave it out)");
     for (const TensorId output : op.outputs) {
-      if (graph.tensor(output).role != usual_role(op.type))
-        refuse(name, "has a role of its own (leave it out)");
+      const Role role = graph.tensor(output).role;
+      const bool untrained = op.is(OpKind::parameter) && role == Role::constant;
+      if (role != usual_role(op.type) && !untrained)
+        refuse(name, "has a role of its own (leave it out; role=constant is for parameters)");
       if (graph.tensor(output).sbp) refuse(name, "has a layout; give it as --pin of a search");
     }
     if (op.layer > 0 && graph.layers == 0)
@@ -308,6 +310,17 @@ Graph build(const GraphModel& model, int64_t batch) {
 }
 
 int64_t parameters(const GraphModel& model) { return parameter_elements(build(model, 1)); }
+
+std::vector<GraphParameter> parameters_of(const GraphModel& model) {
+  const Graph graph = build(model, 1);
+  std::vector<GraphParameter> parameters;
+  for (const Op& op : graph.ops) {
+    if (!op.is(OpKind::parameter)) continue;
+    const Tensor& tensor = graph.tensor(op.outputs[0]);
+    parameters.push_back({tensor.name, tensor.type, tensor.role != Role::constant});
+  }
+  return parameters;
+}
 
 std::vector<GraphInput> inputs_of(const GraphModel& model) {
   const Graph graph = build(model, 1);

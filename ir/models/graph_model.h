@@ -12,9 +12,10 @@
 //   %loss = reduce_mean(%losses) {axes=[0]}
 //
 // `batch`, in brackets, stands for the samples of a micro-batch, also in products: [batch*16]. Inputs have it
-// first. %loss is one float32, the mean over samples. An op without a layer is of its operands' last one, and
-// a source of its first reader's; a graph without layers is one. Training wants values of inputs of whole
-// numbers below what reads them has room for: rows of a table, classes of a loss.
+// first. %loss is one float32, the mean over samples. A parameter with role=constant is not trained. An op
+// without a layer is of its operands' last one, and a source of its first reader's; a graph without layers is
+// one. Training wants values of inputs of whole numbers below what reads them has room for: rows of a table,
+// classes of a loss.
 //
 //   const GraphModel model = read_graph_model(text);   model.layers == 2
 //   build(model, 32)                                   %images: float32[32, 784], all ops with their layers
@@ -49,6 +50,14 @@ GraphModel read_graph_model(std::string text);
 Graph build(const GraphModel& model, int64_t batch);
 
 int64_t parameters(const GraphModel& model);
+
+// A parameter with role=constant is a table that is not trained: it has the values that it was given.
+struct GraphParameter {
+  std::string name;
+  TensorType type;
+  bool trained = true;
+};
+std::vector<GraphParameter> parameters_of(const GraphModel& model);
 
 struct GraphInput {
   std::string name;

@@ -50,6 +50,10 @@ class Mixer {
     const Op like = op;
     rewrite_.keep(std::move(op));
     if (tensor(master).type.dtype != DType::float32) return;
+    if (tensor(master).role == Role::constant) {  // never updated, so it needs no master
+      tensor(master).type.dtype = half_;
+      return;
+    }
     Op update = like;
     update.phase = Phase::update;
     const TensorId copy = cast(master, half_, tensor(master).name + ".half", update);

@@ -3,14 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "backends/host/safetensors.h"
+#include "ir/models/graph_model.h"
 #include "train.h"
 
 namespace boxcar::tests {
@@ -56,7 +59,10 @@ const std::string recommender = R"(graph recommender layers=3
 class OwnModel : public testing::Test {
  protected:
   Output run(const std::string& command, const Words& more) const {
-    Words words{command, "--graph=" + file_.path()};
+    Words words{command};
+    const bool has_graph = std::any_of(more.begin(), more.end(),
+                                       [](const std::string& word) { return word.starts_with("--graph="); });
+    if (!has_graph) words.push_back("--graph=" + file_.path());
     words.insert(words.end(), more.begin(), more.end());
     return run_program(words);
   }
@@ -118,6 +124,64 @@ TEST_F(OwnModel, ReadsItsInputsFromAFile) {
   for (std::string line; std::getline(lines, line);)
     if (const json event = json::parse(line); event["event"] == "step") last = event["loss"];
   EXPECT_LT(last, 0.05);
+}
+
+// Values for all parameters of the graph, the same for the same name; of %unit a half.
+void write_weights(const std::string& path, const std::string& graph) {
+  namespace host = backends::host;
+  host::StoredFile file;
+  for (const auto& parameter : ir::models::parameters_of(ir::models::read_graph_model(graph))) {
+    host::StoredTensor stored{parameter.type,
+                              std::vector<std::byte>(static_cast<size_t>(parameter.type.bytes()))};
+    for (int64_t i = 0; i < parameter.type.elements(); ++i) {
+      const float value = parameter.name == "unit" ? 0.5F : 0.1F * static_cast<float>((i * 7 + 3) % 11 - 5);
+      std::memcpy(stored.bytes.data() + i * 4, &value, 4);
+    }
+    file.tensors[parameter.name] = std::move(stored);
+  }
+  host::write_safetensors(path, file);
+}
+
+// A parameter that is not trained does what a constant of the same value does.
+TEST_F(OwnModel, ATableStaysAsItIs) {
+  const std::string with_table =
+      replace_all(recommender, "= constant() {value=0.5}", "= parameter() role=constant");
+  const TemporaryFile graph("table.txt", with_table), weights("table.safetensors", ""),
+      others("others.safetensors", "");
+  write_weights(weights.path(), with_table);
+  write_weights(others.path(), recommender);
+  for (const Words& plan : {Words{"--dp=1"}, Words{"--dp=2", "--zero=3"}, Words{"--pp=3", "--micro-batch=4"},
+                            Words{"--gpus=4", "--dp=2", "--tp=2", "--zero=1"},
+                            Words{"--dp=2", "--recompute=full", "--clip-norm=0.1"}}) {
+    Words words = plan;
+    words.push_back("--init-from=" + others.path());
+    const std::vector<double> expected = losses(words);
+    words.back() = "--init-from=" + weights.path();
+    words.push_back("--graph=" + graph.path());
+    EXPECT_EQ(losses(words), expected) << testing::PrintToString(plan);
+  }
+  const Output drawn = run_program({"train", "--graph=" + graph.path(), "--data=random", "--steps=1"});
+  EXPECT_EQ(drawn.err, "boxcar: run.init_from: is missing; %unit is a table that is not trained\n");
+}
+
+TEST_F(OwnModel, RefusesWeightsOfAnother) {
+  namespace host = backends::host;
+  const TemporaryFile weights("weights.safetensors", "");
+  const auto refused = [&](const std::function<void(host::StoredFile&)>& change) {
+    write_weights(weights.path(), recommender);
+    host::StoredFile file = host::read_safetensors(weights.path());
+    change(file);
+    host::write_safetensors(weights.path(), file);
+    const Output output = run("train", {"--data=random", "--steps=1", "--init-from=" + weights.path()});
+    EXPECT_EQ(output.exit_code, 2) << output.out;
+    return replace_all(output.err, "boxcar: " + weights.path() + ": ", "");
+  };
+  EXPECT_EQ(refused([](host::StoredFile& file) { file.tensors.erase("fc1.bias"); }),
+            "has no tensor fc1.bias, a parameter of the graph\n");
+  EXPECT_EQ(refused([](host::StoredFile& file) { file.tensors["more"] = file.tensors["fc1.bias"]; }),
+            "has a tensor more, and the graph no such parameter\n");
+  EXPECT_EQ(refused([](host::StoredFile& file) { file.tensors["fc1.bias"] = file.tensors["fc2.weight"]; }),
+            "fc1.bias is float32[16, 8], expected float32[16]\n");
 }
 
 TEST_F(OwnModel, ALossOfNanEndsTheRun) {
