@@ -20,6 +20,7 @@
 #include "cli/diff_command.h"
 #include "cli/explain_command.h"
 #include "cli/export_command.h"
+#include "cli/import_command.h"
 #include "cli/list_command.h"
 #include "cli/profile_command.h"
 #include "cli/report_command.h"
@@ -97,6 +98,7 @@ int run_program(int argc, const char* const* argv, Extent extent) {
   add_compare_trace_command(app, extent);
   add_report_command(app, extent);
   add_export_command(app, extent);
+  add_import_command(app, extent);
   add_train_command(app, extent);
   add_profile_command(app, extent);
   add_calibrate_command(app, extent);

@@ -29,6 +29,7 @@ void fuzz_images(std::string_view input);
 void fuzz_job(std::string_view input);
 void fuzz_measurements(std::string_view input);
 void fuzz_model_config(std::string_view input);
+void fuzz_onnx(std::string_view input);  // linked where protobuf was found
 void fuzz_plan(std::string_view input);
 void fuzz_safetensors(std::string_view input);
 void fuzz_sbp(std::string_view input);

@@ -27,6 +27,10 @@ const Harness harnesses[] = {{"checkpoint", fuzz_checkpoint},
                              {"job", fuzz_job},
                              {"measurements", fuzz_measurements},
                              {"model_config", fuzz_model_config},
+#ifdef BOXCAR_HAS_PROTOBUF
+                             {"onnx", fuzz_onnx},
+#endif
+
                              {"plan", fuzz_plan},
                              {"safetensors", fuzz_safetensors},
                              {"sbp", fuzz_sbp},

@@ -1,0 +1,66 @@
+#include "cli/import/import.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <utility>
+
+#include "cli/import/graph_maker.h"
+#include "cli/import/recognize.h"
+#include "ir/models/graph_model.h"
+#include "sbp/error.h"
+
+namespace boxcar::cli::imports {
+namespace {
+
+// Batches that no extent of a model is a multiple of: what differs between the two graphs follows from them.
+constexpr int64_t batches[] = {1009, 2003};
+
+// A number at the beginning of `text`: its digits.
+std::string_view digits(std::string_view text) {
+  size_t end = 0;
+  while (end < text.size() && std::isdigit(static_cast<unsigned char>(text[end])) != 0) ++end;
+  return text.substr(0, end);
+}
+
+// One text out of the same model's at both batches: "batch" or "batch*16" where their numbers differ.
+std::string with_batch(std::string_view one, std::string_view two) {
+  std::string text;
+  while (!one.empty() && !two.empty()) {
+    const std::string_view a = digits(one), b = digits(two);
+    if (a.empty() && b.empty() && one[0] == two[0]) {
+      text += one[0];
+      one.remove_prefix(1);
+      two.remove_prefix(1);
+      continue;
+    }
+    if (a == b && !a.empty()) {
+      text += a;
+    } else {
+      const bool wholes = !a.empty() && !b.empty() && a.size() < 18 && b.size() < 18;
+      const int64_t x = wholes ? std::stoll(std::string(a)) : 0, y = wholes ? std::stoll(std::string(b)) : 0;
+      const int64_t times = x / batches[0];
+      if (times == 0 || times * batches[0] != x || times * batches[1] != y)
+        throw Error::input("", fmt::format("an extent is no multiple of the batch in \"{}\"",
+                                           text.substr(text.rfind('\n') + 1)));
+      text += times == 1 ? "batch" : fmt::format("batch*{}", times);
+    }
+    one.remove_prefix(a.size());
+    two.remove_prefix(b.size());
+  }
+  return text;
+}
+
+}  // namespace
+
+Imported import_onnx(OnnxModel model, const ImportOptions& options) {
+  recognize_layers(model);
+  GraphMaker::Made one = GraphMaker(model, options, batches[0]).run();
+  const GraphMaker::Made two = GraphMaker(model, options, batches[1]).run();
+  Imported imported{with_batch(ir::to_text(one.graph), ir::to_text(two.graph)), {}};
+  imported.weights.tensors = std::move(one.weights);
+  ir::models::read_graph_model(imported.text);
+  return imported;
+}
+
+}  // namespace boxcar::cli::imports

@@ -1,0 +1,33 @@
+// A model of ONNX as graph text that simulate, search and train take (docs/import.md), and its weights.
+//
+//   const Imported imported = import_onnx(read_onnx("resnet50.onnx"), {.loss = "cross_entropy"});
+//   imported.text      graph resnet50 layers=16 ...
+//   imported.weights   by the names of the text's parameters
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "backends/host/safetensors.h"
+#include "cli/import/onnx_model.h"
+
+namespace boxcar::cli::imports {
+
+struct ImportOptions {
+  std::string name = "model";                 // of the graph
+  std::string loss = {};                      // cross_entropy, mean_squared; "" where the model has its own
+  std::string output = {};                    // that the loss is of; "" where there is one
+  std::map<std::string, int64_t> sizes = {};  // of symbols of extents: {"sequence", 128}
+};
+
+struct Imported {
+  std::string text;  // ir::models::read_graph_model reads it
+  backends::host::StoredFile weights;
+};
+
+// Throws Error (bad input): operators that have no form here, each with how many there are; one that has none
+// with its attributes or operands; an extent without a size; a result that the batch is not in; no loss.
+Imported import_onnx(OnnxModel model, const ImportOptions& options);
+
+}  // namespace boxcar::cli::imports

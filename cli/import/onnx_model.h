@@ -1,0 +1,58 @@
+// A model as an ONNX file describes it (https://onnx.ai/onnx/repo-docs/IR.html), with the element types that
+// graphs here compute in: all floating-point numbers are float32, all whole numbers int64.
+//
+//   const OnnxModel model = read_onnx("model.onnx");
+//   model.nodes[0].type == "Conv";   model.weights.at("layer1.0.conv1.weight").type == float32[64, 3, 7, 7]
+//   model.inputs[0].extents[0].symbol == "batch"
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "backends/host/safetensors.h"
+#include "ir/types.h"
+
+namespace boxcar::cli::imports {
+
+using backends::host::StoredTensor;
+
+// An attribute of a node. Lists of floating-point numbers and other kinds are read as no value.
+using OnnxAttribute =
+    std::variant<std::monostate, int64_t, double, std::string, std::vector<int64_t>, StoredTensor>;
+
+struct OnnxNode {
+  std::string name = {};                               // "/layer1/layer1.0/conv1/Conv"; may be empty
+  std::string type = {};                               // "Conv"
+  std::vector<std::string> inputs = {}, outputs = {};  // "": an optional one that is left out
+  std::map<std::string, OnnxAttribute> attributes = {};
+};
+
+// A number, or a symbol of no number.
+struct OnnxExtent {
+  int64_t size = 0;  // 0: not given
+  std::string symbol = {};
+};
+
+struct OnnxValue {
+  std::string name;
+  ir::DType dtype = ir::DType::float32;
+  std::vector<OnnxExtent> extents;
+};
+
+struct OnnxModel {
+  int64_t opset = 0;            // of ONNX's own operators
+  std::vector<OnnxNode> nodes;  // each after those it reads from
+  std::map<std::string, StoredTensor> weights;
+  std::vector<OnnxValue> inputs, outputs;  // inputs without the weights
+};
+
+// Weights may lie in files beside it ("external data"), which are looked for in its folder alone. Throws
+// Error (bad input) naming the file: it cannot be read, is no ONNX model, has weights cut short, of an
+// unknown type or outside its folder; Error (cannot run) where this build lacks protobuf.
+OnnxModel read_onnx(const std::string& path);
+
+}  // namespace boxcar::cli::imports
