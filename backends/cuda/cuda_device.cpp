@@ -121,7 +121,7 @@ double CudaTimedMark::seconds_since(const TimedMark& earlier) const {
 }
 
 CudaQueue::CudaQueue(int gpu, std::shared_ptr<Events> events, cpu::Waits& waits,
-                     std::function<void()> after_waiting, Recorder& recorder, const void* device)
+                     std::function<void()> after_waiting, Recorder& recorder, const void* device, bool first)
     : gpu_(gpu),
       events_(std::move(events)),
       waits_(waits),
@@ -129,7 +129,10 @@ CudaQueue::CudaQueue(int gpu, std::shared_ptr<Events> events, cpu::Waits& waits,
       recorder_(recorder),
       device_(device) {
   use();
-  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream is made");
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities are asked for");
+  check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, first ? greatest : least),
+        "a stream is made");
   recorder_.add(stream_, gpu_, device_);
 }
 
@@ -261,8 +264,9 @@ void CudaDevice::reserve(int64_t bytes) {
   check(cudaStreamSynchronize(stream_), "zeros are written");
 }
 
-std::unique_ptr<Queue> CudaDevice::queue(ir::QueueKind) {
-  return std::make_unique<CudaQueue>(gpu_, events_, waits_, after_waiting_, recorder_, this);
+std::unique_ptr<Queue> CudaDevice::queue(ir::QueueKind kind) {
+  return std::make_unique<CudaQueue>(gpu_, events_, waits_, after_waiting_, recorder_, this,
+                                     kind == ir::QueueKind::network);
 }
 
 std::unique_ptr<Kernel> CudaDevice::prepare(const Call& call, Queue& queue) {

@@ -94,9 +94,10 @@ class CudaTimedMark : public TimedMark {
 
 class CudaQueue : public Queue {
  public:
-  // `device`: queues of one share step values where acts are recorded.
+  // `device`: queues of one share step values where acts are recorded. `first`: its blocks begin before those
+  // of other queues that wait for a multiprocessor.
   CudaQueue(int gpu, std::shared_ptr<Events> events, cpu::Waits& waits, std::function<void()> after_waiting,
-            Recorder& recorder, const void* device);
+            Recorder& recorder, const void* device, bool first);
   ~CudaQueue() override;
   void copy(void* to, const void* from, const Block& block) override;
   void fill_zero(void* to, int64_t bytes) override;

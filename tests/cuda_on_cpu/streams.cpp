@@ -17,6 +17,7 @@ cudaError_t add_put(cudaStream_t stream, Put put, const std::string& kernel = ""
   Called called;
   if (!stream || !state().streams.contains(stream) || stream->gpu != current)
     return failed(cudaErrorInvalidResourceHandle);
+  if (state().machine.watch) return cudaSuccess;
   called.load(kernel);
   put.gpu = current;
   if (stream->capture) {
@@ -105,11 +106,16 @@ cudaError_t put(cudaStream_t stream, std::function<void()> act, const std::strin
 cudaError_t put_until(cudaStream_t stream, Act act, int blocks) {
   return add_until(stream, std::move(act), blocks);
 }
-cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> thread) {
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> thread,
+                   const std::function<std::vector<std::string>()>& arguments) {
   const dim3 grid = config.gridDim, block = config.blockDim;
   const bool fits = grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.y < 65536 && grid.z < 65536 &&
                     block.x > 0 && block.x * block.y * block.z <= 1024;
   if (!fits) return failed(cudaErrorInvalidConfiguration);
+  if (const auto& watch = state().machine.watch) {
+    watch({kernel, grid, block, arguments()});
+    return cudaSuccess;
+  }
   const double threads = 1.0 * grid.x * grid.y * grid.z * block.x * block.y * block.z;
   const auto act = [grid, block, threads, thread = std::move(thread)] {
     run_grid(grid, block, thread);
@@ -130,6 +136,19 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   *stream = new CUstream_st{.gpu = current};
   state().streams[*stream] = current;
   return cudaSuccess;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  const Called called;
+  *least = 0, *greatest = -5;
+  return cudaSuccess;
+}
+// The order in which acts run does not depend on it.
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  if (priority < 0) {
+    const Called called;
+    ++state().tallies["streams of high priority"];
+  }
+  return cudaStreamCreateWithFlags(stream, flags);
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   Called called;

@@ -14,17 +14,27 @@
 
 namespace cuda_on_cpu {
 
+// A kernel's launch: its address, and the bytes of each of its parameters. Without a kernel: so many bytes of
+// memory are set.
+struct Launched {
+  const void* kernel = nullptr;
+  dim3 grid = {}, block = {};
+  std::vector<std::string> arguments = {};
+  size_t bytes = 0;
+};
+
 // The machine that the stand-in pretends to be. Set it only while nothing uses the machine. It begins with
 // lazy loading unless CUDA_MODULE_LOADING is EAGER.
 struct Machine {
   int gpus = 1, driver = 0;
-  std::vector<std::string> names = {};  // of GPUs, by number; unnamed GPUs are all alike
-  bool cudnn = true;                    // whether cuDNN starts
-  bool lazy = true;                     // a kernel is loaded by its first launch
-  int multiprocessors = 132;            // of a GPU
-  size_t memory = size_t{8} << 30;      // of a GPU, in bytes
-  int branches = 1 << 30;               // of a graph that are under way at once, at most
-  int64_t seed = -1;                    // 0 and up: acts run early, in an order drawn by this
+  std::vector<std::string> names = {};              // of GPUs, by number; unnamed GPUs are all alike
+  bool cudnn = true;                                // whether cuDNN starts
+  bool lazy = true;                                 // a kernel is loaded by its first launch
+  int multiprocessors = 132;                        // of a GPU
+  size_t memory = size_t{8} << 30;                  // of a GPU, in bytes
+  int branches = 1 << 30;                           // of a graph that are under way at once, at most
+  int64_t seed = -1;                                // 0 and up: acts run early, in an order drawn by this
+  std::function<void(const Launched&)> watch = {};  // is told of each launch; no act runs then
 };
 void pretend(const Machine& machine);
 Machine pretended();

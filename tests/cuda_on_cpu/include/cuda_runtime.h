@@ -7,7 +7,10 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "cuda_runtime_api.h"
 
@@ -16,6 +19,7 @@
 #define __host__
 #define __shared__ static  // one block runs at a time
 #define __grid_constant__
+#define __launch_bounds__(...)
 
 extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -27,8 +31,10 @@ struct cudaLaunchConfig_t {
 
 namespace cuda_on_cpu {
 
-// `thread` is called once for each thread of the grid, when the stream comes to it. `kernel` is its address.
-cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> thread);
+// `thread` is called once for each thread of the grid, when the stream comes to it. `kernel` is its address,
+// `arguments` the bytes of each of its parameters.
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> thread,
+                   const std::function<std::vector<std::string>()>& arguments);
 // Each waits for the warp's other lanes, which call it too: what the lane `apart` by exclusive or gave; and
 // bit i, whether lane i gave true.
 uint64_t exchange(unsigned mask, uint64_t given, unsigned apart);
@@ -39,9 +45,18 @@ unsigned vote(unsigned mask, bool given);
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
+  const std::tuple<Parameters...> values(arguments...);
+  const auto bytes = [&values] {
+    return std::apply(
+        [](const auto&... each) {
+          return std::vector<std::string>{
+              std::string(reinterpret_cast<const char*>(std::addressof(each)), sizeof each)...};
+        },
+        values);
+  };
   return cuda_on_cpu::launch(
-      *config, reinterpret_cast<const void*>(kernel),
-      [kernel, values = std::tuple<Parameters...>(arguments...)] { std::apply(kernel, values); });
+      *config, reinterpret_cast<const void*>(kernel), [kernel, values] { std::apply(kernel, values); },
+      bytes);
 }
 
 void __syncthreads();
@@ -60,6 +75,31 @@ inline int atomicMin(int* at, int value) {
   const int before = *at;
   *at = value < before ? value : before;
   return before;
+}
+inline int atomicAdd(int* at, int value) {
+  const int before = *at;
+  *at += value;
+  return before;
+}
+// 16 bytes in one access; of any memory.
+struct __attribute__((may_alias, aligned(16))) uint4 {
+  unsigned x, y, z, w;
+};
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(uint64_t{a} * b >> 32); }
+inline float __uint_as_float(unsigned bits) {
+  float x = 0;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+inline unsigned __float_as_uint(float x) {
+  unsigned bits = 0;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+inline void sincospif(float x, float* s, float* c) {
+  *s = static_cast<float>(std::sin(x * 3.14159265358979323846));
+  *c = static_cast<float>(std::cos(x * 3.14159265358979323846));
 }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 
