@@ -211,6 +211,7 @@ Drop drop_at(const Act& act, const ir::Attrs& attrs, const ir::Shape& local) {
 
 Reduce reduce_to(const ir::TensorType& in, const ir::TensorType& out) {
   Reduce reduce;
+  reduce.in.type = static_cast<Type>(in.dtype), reduce.out.type = static_cast<Type>(out.dtype);
   const std::vector<int64_t> steps = strides(in.shape);
   const size_t missing = in.shape.size() - out.shape.size();
   for (size_t d = 0; d < in.shape.size(); ++d) {

@@ -126,12 +126,14 @@ class Program {
   int inputs() const { return map_.inputs; }
   void result(int value) { map_.result = value; }
 
-  void launch(const Act& act, size_t first_input, Array out, bool wide, int64_t out_stride = 1) const {
+  // `others`: further results, at most Map::max_more.
+  void launch(const Act& act, size_t first_input, Array out, bool wide,
+              const std::vector<Map::More>& others = {}) const {
     Map map = map_;
+    for (const Map::More& other : others) map.other[map.more++] = other;
     for (int i = 0; i < map.inputs; ++i) map.input[i].array = act.in(first_input + static_cast<size_t>(i));
     for (size_t d = 0; d < drops_.size(); ++d) map.drop[d] = drop_at(act, drops_[d], shape_);
     map.out = out;
-    map.out_stride = out_stride;
     launch_map(map, wide, act.stream);
   }
 
@@ -219,6 +221,11 @@ std::unique_ptr<Kernel> swiglu_gradients(const Call& call, const Place& place, b
   const bool wide = any_float64(call);
   const int64_t count = call.inputs[0].elements();
   return kernel(call, place, 0, [=](const Act& act) {
+    const Array none{nullptr, act.in(0).type};
+    if (!wide && count > 0 &&
+        launch_swiglu_grad(act.in(0), act.in(1), pairs ? none : act.in(2), act.out(0),
+                           pairs ? none : act.out(1), count, act.stream))
+      return;
     Map map;
     map.count = count;
     map.inputs = 3;
@@ -251,6 +258,7 @@ std::unique_ptr<Kernel> make_swiglu_pairs(const Call& call, const Place& place) 
   const bool wide = any_float64(call);
   const int64_t count = call.outputs[0].elements();
   return kernel(call, place, 0, [=](const Act& act) {
+    if (!wide && count > 0 && launch_swiglu_pairs(act.in(0), act.out(0), count, act.stream)) return;
     Map map;
     map.count = map.extent[0] = count;
     map.inputs = map.steps = 2;
@@ -369,6 +377,10 @@ std::unique_ptr<Kernel> make_fused_grad(const Call& call, const Place& place) {
   }
   const int64_t before = (partial + 511) / 512 * 512;
   return kernel(call, place, before + whole.bytes(), [=](const Act& act) {
+    const auto same = [&](size_t i) {
+      return i < adjoints.size() && act.outputs[i] && adjoints[i] >= 0 &&
+             act.call.outputs[i].shape == act.call.inputs[0].shape;
+    };
     for (size_t i = 0; i < adjoints.size(); ++i) {
       if (!act.outputs[i]) continue;
       const ir::TensorType& type = act.call.outputs[i];
@@ -378,8 +390,12 @@ std::unique_ptr<Kernel> make_fused_grad(const Call& call, const Place& place) {
       }
       Program one = program;
       one.result(adjoints[i]);
-      if (type.shape == act.call.inputs[0].shape) {
-        one.launch(act, 0, act.out(i), wide);
+      if (same(i)) {  // with the next ones
+        const Array out = act.out(i);
+        std::vector<Map::More> others;
+        for (; others.size() < Map::max_more && same(i + 1); ++i)
+          others.push_back({act.out(i + 1), adjoints[i + 1]});
+        one.launch(act, 0, out, wide, others);
         continue;
       }
       const Array memory{static_cast<std::byte*>(act.scratch) + before, static_cast<Type>(whole.dtype)};

@@ -22,7 +22,7 @@ std::unique_ptr<Kernel> make_norm_grad(const Call& call, const Place& place) {
   const Around rows = around(call.inputs[1].shape, -1);
   const bool wide = any_float64(call), centres = call.op == "layer_norm_grad";
   NormGrad shape;
-  shape.rows = rows.outer, shape.width = rows.extent;
+  shape.rows = rows.outer, shape.width = rows.extent, shape.x.type = static_cast<Type>(call.inputs[1].dtype);
   return kernel(call, place, scratch_of(shape), [=](const Act& act) {
     NormGrad n = shape;
     n.dy = act.in(0), n.x = act.in(1), n.gamma = act.in(2);

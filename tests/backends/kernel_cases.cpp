@@ -126,7 +126,7 @@ struct Large {
 
 // More tensors than a kernel takes at once, with empty ones between them.
 Large many_tensors() {
-  constexpr int64_t tensors = 100;
+  constexpr int64_t tensors = 330;
   Large large{"adam_all", {}, {{"tensors", tensors}, {"copies", ir::Shape{1, 2, 40, 99}}}};
   for (int64_t t = 0; t < tensors; ++t)
     for (const double low : {-4.0, -4.0, -4.0, 0.5}) {  // w, g, m, v
@@ -356,6 +356,28 @@ void KernelCases::long_axes(const std::string& op) {
         check_types(def, sample, dtype);
         if (HasFatalFailure()) return;
       }
+    }
+  }
+}
+
+// Samples whose extents are whole vectors of 16 bytes: all of them, and one in three, long ones too.
+void KernelCases::whole_vectors(const std::string& op) {
+  const ir::OpDef& def = ir::op(op);
+  for (const int64_t longest : {8, 16, 88, 264, 1000}) {
+    for (int64_t which = 0; which < 3; ++which) {
+      int64_t calls = 0;
+      const auto extent = [&]() -> int64_t {
+        return longest <= 16 ? longest : calls++ % 3 == which ? longest : 2 + calls % 2;
+      };
+      for (const ir::Sample& sample : def.samples(extent)) {
+        const auto is_large = [](const ir::TensorType& type) { return type.elements() > 100'000; };
+        if (std::any_of(sample.inputs.begin(), sample.inputs.end(), is_large)) continue;
+        for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
+          check_types(def, sample, dtype);
+          if (HasFatalFailure()) return;
+        }
+      }
+      if (longest <= 16) break;
     }
   }
 }

@@ -1,6 +1,6 @@
 // The cases that kernels of every backend must pass, against the reference kernels: the registry's samples,
 // in every float type and in mixtures of two, on the parts that layouts leave to a device (empty ones too),
-// on long axes, in blocks, and at some moment of training. A new op is covered by its row.
+// on long axes, on whole vectors, in blocks, and at some moment of training. A new op is covered by its row.
 //
 //   class KernelTest : public tests::KernelCases { ... Device& device() override ... };
 //   TEST_P(KernelTest, EqualsTheReferenceInEveryType) { every_type(GetParam()); }
@@ -38,6 +38,7 @@ class KernelCases : public testing::TestWithParam<std::string> {
   void every_type(const std::string& op);
   void parts(const std::string& op);
   void long_axes(const std::string& op);
+  void whole_vectors(const std::string& op);
   void blocks(const std::string& op);
 
  public:

@@ -66,6 +66,7 @@ class GpuKernels : public KernelCases {
 TEST_P(GpuKernels, EqualTheReferenceInEveryType) { every_type(GetParam()); }
 TEST_P(GpuKernels, EqualTheReferenceOnParts) { parts(GetParam()); }
 TEST_P(GpuKernels, EqualTheReferenceOnLongAxes) { long_axes(GetParam()); }
+TEST_P(GpuKernels, EqualTheReferenceOnWholeVectors) { whole_vectors(GetParam()); }
 TEST_P(GpuKernels, EqualTheReferenceInBlocks) { blocks(GetParam()); }
 
 std::string name_of(const testing::TestParamInfo<std::string>& param) { return param.param; }

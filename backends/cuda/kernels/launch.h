@@ -25,6 +25,20 @@ struct Array {
 
 constexpr int max_dims = 8;
 
+// A divisor of numbers below 2^31, as a multiplication and a shift.
+struct Divisor {
+  uint32_t by = 1, multiplier = 0, shift = 0;
+
+  Divisor() = default;
+  explicit Divisor(int64_t d) : by(static_cast<uint32_t>(d)) {
+    uint32_t bits = 0;
+    while ((int64_t{1} << bits) < d) ++bits;
+    if (bits == 0) return;
+    multiplier = static_cast<uint32_t>(((uint64_t{1} << (31 + bits)) + by - 1) / by);
+    shift = bits - 1;
+  }
+};
+
 // --- elementwise: a program over values, inputs first, then one result per step; the last is the result
 
 // NAME and NAME_grad, of dy and what the gradient reads, for each row of pointwise_rows.h, and others.
@@ -82,8 +96,22 @@ struct Map {
   Drop drop[max_drops];
   Array out;
   int64_t out_stride = 1;  // elements from one result to the next
+  // Further results, whose elements are neighbours.
+  static constexpr int max_more = 2;
+  struct More {
+    Array out;
+    int result = 0;
+  };
+  int more = 0;
+  More other[max_more];
 };
 void launch_map(const Map& map, bool wide, Stream stream);
+// For operands of one type and whole vectors of 16 bytes; false for others, and then nothing is launched.
+// y[i] = silu(x[2 i]) x[2 i + 1]
+bool launch_swiglu_pairs(Array x, Array y, int64_t count, Stream stream);
+// dgate = dy up silu'(gate), dup = dy silu(gate). Where up and dup are null, gate and dgate are pairs with
+// them.
+bool launch_swiglu_grad(Array dy, Array gate, Array up, Array dgate, Array dup, int64_t count, Stream stream);
 
 // --- moves
 
@@ -250,7 +278,7 @@ struct Update {
       data[what] = array.data, type[what] = static_cast<signed char>(array.type);
     }
   };
-  static constexpr int most = 40;  // tensors: a kernel takes 4 KiB of parameters
+  static constexpr int most = 320;  // tensors: a kernel takes 32,764 bytes of parameters
   Tensor tensor[most];
   int tensors = 0;
   Array scale, finite;                  // one element each, or null
@@ -259,7 +287,7 @@ struct Update {
   double number[ir::OptimizerRow::most_numbers] = {},
          left[ir::OptimizerRow::most_numbers] = {};  // as ir::Rates
 };
-static_assert(sizeof(Update) <= 4096);
+static_assert(sizeof(Update) <= 32764);
 // Sets `first` of its tensors.
 void launch_update(Update& update, bool wide, Stream stream);
 void launch_clip_scale(Array norm2, Array factor, double loss_scale, double max_norm, Stream stream);

@@ -1,5 +1,6 @@
-// Elementwise programs: one step in registers, longer ones over an array of values.
-#include "backends/cuda/kernels/common.cuh"
+// Elementwise programs on elements of any type and place: one step in registers, longer ones over an array of
+// values. Launchers take the program on eights (map_fast.cu) where operands are for it.
+#include "backends/cuda/kernels/fast.cuh"
 
 namespace boxcar::backends::cuda {
 namespace {
@@ -92,7 +93,17 @@ __global__ void program(const __grid_constant__ Map map) {
 }  // namespace
 
 void launch_map(const Map& map, bool wide, Stream stream) {
-  if (map.count == 0) return;
+  if (map.count == 0 || (!wide && fast_map(map, of(stream)))) return;
+  if (map.more > 0) {
+    Map one = map;
+    one.more = 0;
+    launch_map(one, wide, stream);
+    for (int m = 0; m < map.more; ++m) {
+      one.out = map.other[m].out, one.out_stride = 1, one.result = map.other[m].result;
+      launch_map(one, wide, stream);
+    }
+    return;
+  }
   const unsigned blocks = blocks_for(map.count);
   if (map.steps == 1 && map.result == map.inputs) {
     launch(wide ? one_step<double> : one_step<float>, blocks, of(stream), map);

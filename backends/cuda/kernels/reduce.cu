@@ -1,39 +1,14 @@
-// Reductions over axes, and over the members of a group. A block to each result, or to each stretch of one
+// Reductions over axes of any strides and types, and over the members of a group; launchers take those on
+// vectors (reduce_fast.cu) where operands are for them. A block to each result, or to each stretch of one
 // where there are few of them: stretches are then combined in their order.
-#include "backends/cuda/kernels/common.cuh"
+#include "backends/cuda/kernels/combine.cuh"
+#include "backends/cuda/kernels/fast.cuh"
 
 namespace boxcar::backends::cuda {
 namespace {
 
 constexpr int64_t stretch = 1 << 15;  // elements that a block combines
 constexpr int64_t few = 1 << 10;      // results
-
-template <class A>
-__device__ A nothing(Combine combine) {
-  switch (combine) {
-    case Combine::max:
-      return static_cast<A>(-INFINITY);
-    case Combine::min:
-      return static_cast<A>(INFINITY);
-    case Combine::all_finite:
-      return A(1);
-    default:
-      return A(0);
-  }
-}
-template <class A>
-__device__ A prepared(Combine combine, A x) {
-  if (combine == Combine::square_sum) return x * x;
-  if (combine == Combine::all_finite) return isfinite(x) ? A(1) : A(0);
-  return x;
-}
-// A NaN among the elements is the result.
-template <class A>
-__device__ A combined(Combine combine, A a, A b) {
-  if (combine == Combine::max) return b > a || b != b ? b : a;
-  if (combine == Combine::min || combine == Combine::all_finite) return b < a || b != b ? b : a;
-  return a + b;
-}
 
 __device__ int64_t place(int dims, const int64_t* extent, const int64_t* stride, int64_t i) {
   int64_t at = 0;
@@ -106,10 +81,13 @@ __global__ void over_parts(const __grid_constant__ Parts parts, void* out, int64
 
 }  // namespace
 
-int64_t scratch_of(const Reduce& r) { return stretches_of(r) > 1 ? r.kept * stretches_of(r) * 8 : 0; }
+int64_t scratch_of(const Reduce& r) {
+  const int64_t own = stretches_of(r) > 1 ? r.kept * stretches_of(r) * 8 : 0, fast = fast_reduce_scratch(r);
+  return own > fast ? own : fast;
+}
 
 void launch_reduce(const Reduce& r, void* scratch, bool wide, Stream stream) {
-  if (r.kept == 0) return;
+  if (r.kept == 0 || (!wide && fast_reduce(r, scratch, of(stream)))) return;
   if (wide)
     run<double>(r, scratch, of(stream));
   else

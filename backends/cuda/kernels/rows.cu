@@ -1,7 +1,8 @@
-// Rows of the last axis: norms, softmax, cross entropy, rotary positions. A block to each row, which reads it
+// Rows of the last axis on elements of any type: norms, softmax, cross entropy, rotary positions. Launchers
+// take the kernels on vectors (rows_fast.cu) where operands are for them. Here a block to each row reads it
 // again from the cache; gradients of gamma and beta are sums over columns, a stretch of rows to each block
 // and stretches combined in their order.
-#include "backends/cuda/kernels/common.cuh"
+#include "backends/cuda/kernels/fast.cuh"
 
 namespace boxcar::backends::cuda {
 namespace {
@@ -83,18 +84,25 @@ __global__ void column_sums(const __grid_constant__ NormGrad n, int64_t stretch,
   mine[0] = gamma;
   mine[n.width] = beta;
 }
+// Of partial [stretch, gamma or beta, column]: a block to 8 columns, in which each thread adds every so
+// many-th stretch; blockIdx.y 1: beta.
 template <class A>
-__global__ void columns_of_stretches(const __grid_constant__ NormGrad n, const A* partial,
-                                     int64_t stretches) {
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (column >= n.width) return;
-  A gamma = A(0), beta = A(0);
-  for (int64_t s = 0; s < stretches; ++s) {
-    gamma += partial[2 * s * n.width + column];
-    beta += partial[(2 * s + 1) * n.width + column];
+__global__ void columns_of_stretches(const __grid_constant__ NormGrad n, const A* partial, int stretches) {
+  constexpr int columns = 8, parts = threads / columns;
+  __shared__ A sums[threads];
+  const int part = static_cast<int>(threadIdx.x) / columns;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * columns + threadIdx.x % columns;
+  const A* const from = partial + blockIdx.y * n.width + column;
+  A sum = A(0);
+  if (column < n.width) {
+#pragma unroll 8
+    for (int s = part; s < stretches; s += parts) sum += from[static_cast<int64_t>(s) * 2 * n.width];
   }
-  store(n.dgamma, column, gamma);
-  if (n.dbeta.data) store(n.dbeta, column, beta);
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  if (part > 0 || column >= n.width) return;
+  for (int p = 1; p < parts; ++p) sum += sums[p * columns + threadIdx.x];
+  store(blockIdx.y == 0 ? n.dgamma : n.dbeta, column, sum);
 }
 
 template <class A>
@@ -218,22 +226,28 @@ __global__ void rotate(const __grid_constant__ Rotary r) {
 }  // namespace
 
 void launch_norm(const Norm& n, bool wide, Stream stream) {
-  if (n.rows == 0) return;
+  if (n.rows == 0 || (!wide && fast_norm(n, of(stream)))) return;
   launch(wide ? norm_rows<double> : norm_rows<float>, blocks_for(n.rows, 1), of(stream), n);
 }
 
-int64_t scratch_of(const NormGrad& n) { return stretches_of(n) * 2 * n.width * 8; }
+int64_t scratch_of(const NormGrad& n) {
+  const int64_t stretches = stretches_of(n), blocks = fast_norm_grad_blocks(n);
+  return (stretches > blocks ? stretches : blocks) * 2 * n.width * 8;
+}
 
 template <class A>
 static void run_norm_grad(const NormGrad& n, A* partial, cudaStream_t stream) {
-  if (n.rows > 0) launch(norm_rows_grad<A>, blocks_for(n.rows, 1), stream, n);
+  int64_t stretches = stretches_of(n);
+  bool done = false;
+  if constexpr (sizeof(A) == 4) done = n.rows > 0 && n.width > 0 && fast_norm_grad(n, partial, stream);
+  if (done) stretches = fast_norm_grad_blocks(n);
+  if (!done && n.rows > 0) launch(norm_rows_grad<A>, blocks_for(n.rows, 1), stream, n);
   if (n.width == 0) return;
-  const int64_t stretches = stretches_of(n);
-  const unsigned columns = blocks_for(n.width);
-  if (stretches > 0)
-    launch(column_sums<A>, dim3(columns, static_cast<unsigned>(stretches)), stream, n, stretch_of(n),
-           partial);
-  launch(columns_of_stretches<A>, columns, stream, n, partial, stretches);
+  if (!done && stretches > 0)
+    launch(column_sums<A>, dim3(blocks_for(n.width), static_cast<unsigned>(stretches)), stream, n,
+           stretch_of(n), partial);
+  launch(columns_of_stretches<A>, dim3(blocks_for(n.width, 8), n.dbeta.data ? 2 : 1), stream, n, partial,
+         static_cast<int>(stretches));
 }
 void launch_norm_grad(const NormGrad& n, void* scratch, bool wide, Stream stream) {
   if (wide)
@@ -243,22 +257,22 @@ void launch_norm_grad(const NormGrad& n, void* scratch, bool wide, Stream stream
 }
 
 void launch_softmax(const Softmax& s, bool wide, Stream stream) {
-  if (s.rows * s.width == 0) return;
+  if (s.rows * s.width == 0 || (!wide && fast_softmax(s, of(stream)))) return;
   launch(wide ? softmax_rows<double> : softmax_rows<float>, blocks_for(s.rows, 1), of(stream), s);
 }
 void launch_softmax_grad(Array dy, Array y, Array dx, int64_t rows, int64_t width, double scale, bool wide,
                          Stream stream) {
-  if (rows * width == 0) return;
+  if (rows * width == 0 || (!wide && fast_softmax_grad(dy, y, dx, rows, width, scale, of(stream)))) return;
   launch(wide ? softmax_rows_grad<double> : softmax_rows_grad<float>, blocks_for(rows, 1), of(stream), dy, y,
          dx, rows, width, scale);
 }
 
 void launch_cross_entropy(const Loss& l, bool wide, Stream stream) {
-  if (l.rows == 0) return;
+  if (l.rows == 0 || (!wide && fast_cross_entropy(l, of(stream)))) return;
   launch(wide ? losses<double> : losses<float>, blocks_for(l.rows, 1), of(stream), l);
 }
 void launch_sum_exp(const Loss& l, bool wide, Stream stream) {
-  if (l.rows == 0) return;
+  if (l.rows == 0 || (!wide && fast_sum_exp(l, of(stream)))) return;
   launch(wide ? exp_sums<double> : exp_sums<float>, blocks_for(l.rows, 1), of(stream), l);
 }
 void launch_pick(const Loss& l, bool wide, Stream stream) {
@@ -267,12 +281,12 @@ void launch_pick(const Loss& l, bool wide, Stream stream) {
   launch(wide ? picks<double> : picks<float>, blocks, of(stream), l);
 }
 void launch_cross_entropy_grad(const Loss& l, bool wide, Stream stream) {
-  if (l.rows * l.width == 0) return;
+  if (l.rows * l.width == 0 || (!wide && fast_cross_entropy_grad(l, of(stream)))) return;
   launch(wide ? cross_entropy_rows_grad<double> : cross_entropy_rows_grad<float>, blocks_for(l.rows, 1),
          of(stream), l);
 }
 void launch_rotary(const Rotary& r, bool wide, Stream stream) {
-  if (r.rows * r.width == 0) return;
+  if (r.rows * r.width == 0 || (!wide && fast_rotary(r, of(stream)))) return;
   launch(wide ? rotate<double> : rotate<float>, blocks_for(r.rows * r.width / 2), of(stream), r);
 }
 

@@ -16,3 +16,10 @@ __nv_bfloat16 __double2bfloat16(double x);
 
 inline __nv_bfloat16::__nv_bfloat16(float x) : __nv_bfloat16(__float2bfloat16_rn(x)) {}
 inline __nv_bfloat16::operator float() const { return __bfloat162float(*this); }
+
+struct __nv_bfloat162 {
+  __nv_bfloat16 x, y;
+};
+inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) {
+  return {__float2bfloat16_rn(x), __float2bfloat16_rn(y)};
+}

@@ -1,0 +1,209 @@
+// Gradients of tables by index. Rows that occur are listed, each with its indices in their order, and a block
+// to each adds up. Only whole numbers are counted by atomic operations, and what they decide, the place of a
+// list and the order in which rows are taken, shows in no result.
+#include "backends/cuda/kernels/fast.cuh"
+
+namespace boxcar::backends::cuda {
+namespace {
+
+constexpr int sorted = 1024;  // indices of a row that a block puts in order itself
+
+// In scratch memory. counts, starts and filled: by row of the table; rows: those that occur; list: indices,
+// by row.
+struct Lists {
+  int* occur;  // how many rows
+  int* used;   // of the list
+  int *counts, *starts, *filled, *rows, *list;
+};
+Lists lists_of(const Gather& g, void* scratch) {
+  int* const at = static_cast<int*>(scratch);
+  Lists l{};
+  l.occur = at, l.used = at + 1, l.counts = at + 2, l.filled = l.counts + g.extent;
+  l.starts = l.filled + g.extent, l.rows = l.starts + g.extent, l.list = l.rows + g.indices;
+  return l;
+}
+int64_t zeroed(const Gather& g) { return (2 + 2 * g.extent) * static_cast<int64_t>(sizeof(int)); }
+
+__device__ int64_t row_of(const Gather& g, int64_t j) {
+  const int64_t row = load_index(g.index, j) - g.offset;
+  return row >= 0 && row < g.extent ? row : -1;
+}
+__device__ int64_t first() { return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
+__device__ int64_t all() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
+
+__global__ void count_rows(const __grid_constant__ Gather g, Lists l) {
+  for (int64_t j = first(); j < g.indices; j += all())
+    if (const int64_t row = row_of(g, j); row >= 0) atomicAdd(l.counts + row, 1);
+}
+__global__ void place_rows(const __grid_constant__ Gather g, Lists l) {
+  for (int64_t row = first(); row < g.extent; row += all()) {
+    const int count = l.counts[row];
+    if (count == 0) continue;
+    l.starts[row] = atomicAdd(l.used, count);
+    l.rows[atomicAdd(l.occur, 1)] = static_cast<int>(row);
+  }
+}
+__global__ void fill_lists(const __grid_constant__ Gather g, Lists l) {
+  for (int64_t j = first(); j < g.indices; j += all())
+    if (const int64_t row = row_of(g, j); row >= 0)
+      l.list[l.starts[row] + atomicAdd(l.filled + row, 1)] = static_cast<int>(j);
+}
+
+// Calls body(hits, how many) with the row's indices in their order: once, or, where there are many, with as
+// many at a time as a block finds in so many indices.
+template <class Body>
+__device__ void over_hits(const Gather& g, const Lists& l, int row, Body body) {
+  __shared__ int given[sorted], hits[sorted];
+  __shared__ int counts[threads / 32];
+  const int count = l.counts[row];
+  if (count <= sorted) {
+    for (int i = threadIdx.x; i < count; i += threads) given[i] = l.list[l.starts[row] + i];
+    __syncthreads();
+    for (int i = threadIdx.x; i < count; i += threads) {
+      int before = 0;
+      for (int other = 0; other < count; ++other) before += given[other] < given[i] ? 1 : 0;
+      hits[before] = given[i];
+    }
+    __syncthreads();
+    body(hits, count);
+    __syncthreads();
+    return;
+  }
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  for (int64_t begin = 0; begin < g.indices; begin += threads) {
+    const int64_t j = begin + threadIdx.x;
+    const bool hit = j < g.indices && row_of(g, j) == row;
+    const unsigned votes = __ballot_sync(0xffffffffu, hit);
+    if (lane == 0) counts[warp] = __popc(votes);
+    __syncthreads();
+    int before = 0, found = 0;
+    for (int w = 0; w < threads / 32; ++w) {
+      if (w < warp) before += counts[w];
+      found += counts[w];
+    }
+    if (hit) hits[before + __popc(votes & ((1u << lane) - 1))] = static_cast<int>(j);
+    __syncthreads();
+    body(hits, found);
+    __syncthreads();
+  }
+}
+
+// Elements of any type: `columns` of them for a thread at a time.
+template <class A>
+__global__ void sum_rows(const __grid_constant__ Gather g, Lists l) {
+  constexpr int columns = 4;
+  const int occur = *l.occur;
+  for (int at = blockIdx.x; at < occur; at += gridDim.x) {
+    const int row = l.rows[at];
+    for (int64_t o = 0; o < g.outer; ++o)
+      for (int64_t left = 0; left < g.inner; left += columns * threads) {
+        A sums[columns];
+        for (A& sum : sums) sum = A(0);
+        over_hits(g, l, row, [&](const int* hits, int found) {
+          for (int c = 0; c < columns; ++c) {
+            const int64_t k = left + c * threads + threadIdx.x;
+            if (k < g.inner)
+              for (int h = 0; h < found; ++h)
+                sums[c] += load<A>(g.out, (o * g.indices + hits[h]) * g.inner + k);
+          }
+        });
+        for (int c = 0; c < columns; ++c) {
+          const int64_t k = left + c * threads + threadIdx.x;
+          if (k < g.inner) store(g.table, (o * g.extent + row) * g.inner + k, sums[c]);
+        }
+      }
+  }
+}
+
+// Vectors: a block is so many slices as rows of `vectors` fit into it; a slice adds every so many-th index,
+// and the slices' sums are added in their order.
+template <class T>
+__global__ void __launch_bounds__(threads)
+    sum_row_vectors(const __grid_constant__ Gather g, Lists l, unsigned vectors, Divisor seats) {
+  constexpr int each = per_vector<T>, ahead = 4;
+  __shared__ float partial[threads * each];
+  const unsigned slice = threadIdx.x / seats, seat = threadIdx.x - slice * seats.by, slices = threads / seats;
+  const int occur = *l.occur;
+  for (int at = blockIdx.x; at < occur; at += gridDim.x) {
+    const int row = l.rows[at];
+    for (int64_t o = 0; o < g.outer; ++o)
+      for (unsigned left = 0; left < vectors; left += seats.by) {
+        const unsigned vector = left + seat;
+        float sum[each];
+#pragma unroll
+        for (int i = 0; i < each; ++i) sum[i] = 0;
+        over_hits(g, l, row, [&](const int* hits, int found) {
+          if (vector >= vectors || slice >= slices) return;
+          const T* const from = pointer<T>(g.out) + o * g.indices * g.inner;
+          int h = static_cast<int>(slice);
+          for (; h + static_cast<int>((ahead - 1) * slices) < found; h += static_cast<int>(ahead * slices)) {
+            uint4 raw[ahead];
+#pragma unroll
+            for (int a = 0; a < ahead; ++a)
+              raw[a] = vector_at(from + hits[h + a * static_cast<int>(slices)] * g.inner, vector);
+#pragma unroll
+            for (int a = 0; a < ahead; ++a) {
+              float x[each];
+              unpack<T>(raw[a], x);
+#pragma unroll
+              for (int i = 0; i < each; ++i) sum[i] += x[i];
+            }
+          }
+          for (; h < found; h += static_cast<int>(slices)) {
+            float x[each];
+            unpack<T>(vector_at(from + hits[h] * g.inner, vector), x);
+#pragma unroll
+            for (int i = 0; i < each; ++i) sum[i] += x[i];
+          }
+        });
+        if (slices > 1) {
+#pragma unroll
+          for (int i = 0; i < each; ++i) partial[i * threads + threadIdx.x] = sum[i];
+          __syncthreads();
+          for (unsigned s = 1; slice == 0 && s < slices; ++s) {
+#pragma unroll
+            for (int i = 0; i < each; ++i) sum[i] += partial[i * threads + s * seats.by + seat];
+          }
+          __syncthreads();
+        }
+        if (slice == 0 && vector < vectors)
+          put_vector(pointer<T>(g.table) + (o * g.extent + row) * g.inner, vector, pack<T>(sum));
+      }
+  }
+}
+
+bool sums_vectors(const Gather& g, const Lists& l, unsigned blocks, cudaStream_t stream) {
+  const Type type = g.table.type;
+  if (!is_fast(type) || g.out.type != type || !aligned(g.out) || !aligned(g.table) ||
+      g.inner * size_of(type) % vector_bytes != 0)
+    return false;
+  const int64_t vectors = g.inner * size_of(type) / vector_bytes;
+  if (vectors == 0 || vectors >= most_units) return false;
+  return with_type(type, [&](auto of) {
+    launch(sum_row_vectors<decltype(of)>, blocks, stream, g, l, static_cast<unsigned>(vectors),
+           Divisor(vectors < threads ? vectors : threads));
+  });
+}
+
+}  // namespace
+
+int64_t scratch_of(const Gather& g) {
+  return zeroed(g) + (g.extent + 2 * g.indices) * static_cast<int64_t>(sizeof(int));
+}
+
+void launch_gather_grad(const Gather& g, int64_t bytes, void* scratch, bool wide, Stream stream) {
+  if (bytes == 0) return;
+  cudaMemsetAsync(g.table.data, 0, static_cast<size_t>(bytes), of(stream));
+  if (g.indices == 0 || g.extent == 0) return;
+  const Lists l = lists_of(g, scratch);
+  cudaMemsetAsync(scratch, 0, static_cast<size_t>(zeroed(g)), of(stream));
+  launch(count_rows, blocks_for(g.indices), of(stream), g, l);
+  launch(place_rows, blocks_for(g.extent), of(stream), g, l);
+  launch(fill_lists, blocks_for(g.indices), of(stream), g, l);
+  const int64_t most = g.indices < g.extent ? g.indices : g.extent;
+  const unsigned blocks = blocks_for(most, 1);
+  if (!wide && sums_vectors(g, l, blocks, of(stream))) return;
+  launch(wide ? sum_rows<double> : sum_rows<float>, blocks, of(stream), g, l);
+}
+
+}  // namespace boxcar::backends::cuda
