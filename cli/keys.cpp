@@ -357,9 +357,9 @@ std::vector<Key> make_keys() {
   k.push_back(
       entry("run", "keep_checkpoints", RUN(keep_checkpoints), 0, million, "newest ones kept (0: all)"));
   k.push_back(entry("run", "resume", RUN(resume), 0, 1, "go on from the newest checkpoint, if there is one"));
-  k.push_back(
-      entry("run", "init_from", RUN(init_from), 0, 0,
-            "model.safetensors of GPT-2, Llama, Mistral or Qwen3, config.json beside it; or of a graph"));
+  k.push_back(entry("run", "init_from", RUN(init_from), 0, 0,
+                    "model.safetensors of GPT-2, Llama, Mistral or Qwen3, config.json beside it; of other "
+                    "models by their names"));
   return k;
 }
 

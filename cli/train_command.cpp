@@ -55,11 +55,8 @@ void refuse_what_is_simulated_alone(const GivenKeys& given) {
       family != given.end() && family_named(family->second.text).ends_with("unet"))
     throw Error::input(family->second.where,
                        "a U-Net is simulated, not trained (data are images of a label each)");
-  for (const char* key : {"run.checkpoint_dir", "run.validate_every", "run.init_from"})
-    if (const auto found = given.find(key);
-        !is_of_text(given) && found != given.end() &&
-        !(found->first == "run.init_from" && given.contains("model.graph")))
-      throw Error::input(found->second.where, "is for models of text (leave it out)");
+  if (const auto found = given.find("run.validate_every"); !is_of_text(given) && found != given.end())
+    throw Error::input(found->second.where, "is for models of text (leave it out)");
   if (const auto family = given.find("model.family");
       family != given.end() && family_named(family->second.text) == "t5")
     throw Error::input(family->second.where,
@@ -121,7 +118,7 @@ void check(const Request& request, const GivenKeys& given) {
 // gave none.
 GivenKeys with_model(GivenKeys given) {
   const auto from = given.find("run.init_from");
-  if (from == given.end() || given.contains("model.graph")) return given;
+  if (from == given.end() || !is_of_text(given)) return given;
   const auto config = std::filesystem::path(from->second.text).parent_path() / "config.json";
   Request request;
   request.job.model = host::read_hugging_face_config(config.string());

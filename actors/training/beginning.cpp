@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -10,7 +9,6 @@
 #include "backends/host/files.h"
 #include "backends/host/initial.h"
 #include "backends/host/parts.h"
-#include "backends/host/safetensors.h"
 #include "sbp/error.h"
 
 namespace boxcar::training {
@@ -59,29 +57,6 @@ void check_resumed(const host::TrainState& state, int64_t global_batch, const ho
   same("run.resume", expected.settings, state.settings);
   if (state.step > 0) same("train.global_batch", global_batch, state.samples / state.step);
 }
-// A tensor for each parameter, by its name.
-host::GlobalTensors read_graph_weights(const std::string& path, const ir::models::GraphModel& model) {
-  host::GlobalTensors tensors = host::read_safetensors(path).tensors;
-  const std::vector<ir::models::GraphParameter> parameters = ir::models::parameters_of(model);
-  for (const ir::models::GraphParameter& parameter : parameters) {
-    const auto found = tensors.find(parameter.name);
-    if (found == tensors.end())
-      throw Error::input(path, fmt::format("has no tensor {}, a parameter of the graph", parameter.name));
-    const ir::TensorType& type = found->second.type;
-    if (type.shape != parameter.type.shape || !ir::is_float(type.dtype))
-      throw Error::input(path, fmt::format("{} is {}, expected {}", parameter.name, ir::to_text(type),
-                                           ir::to_text(parameter.type)));
-  }
-  const auto is_parameter = [&](const std::string& tensor) {
-    return std::any_of(parameters.begin(), parameters.end(),
-                       [&](const ir::models::GraphParameter& parameter) { return parameter.name == tensor; });
-  };
-  for (const auto& entry : tensors)
-    if (!is_parameter(entry.first))
-      throw Error::input(path, fmt::format("has a tensor {}, and the graph no such parameter", entry.first));
-  return tensors;
-}
-
 // Values that are drawn would be wrong in a table that is not trained.
 void need_no_table(const ir::models::GraphModel& model, const KeyName& name) {
   for (const ir::models::GraphParameter& parameter : ir::models::parameters_of(model))
@@ -96,17 +71,13 @@ Beginning beginning(const TrainRun& run, const TrainingJob& prepared, const std:
                     const std::string& settings, const KeyName& name) {
   const host::TrainState state{0, 0, run.seed, data, settings};
   if (run.resume) {
-    if (auto found = host::read_checkpoint(run.checkpoint_dir, transformer_of(prepared.model))) {
+    if (auto found = host::read_checkpoint(run.checkpoint_dir, prepared.model)) {
       check_resumed(found->state, prepared.job->global_batch, state, name);
       return {std::move(found->state), std::move(found->tensors)};
     }
   }
-  if (const ir::models::GraphModel* graph = prepared.model.graph()) {
-    if (!run.init_from.empty()) return {state, read_graph_weights(run.init_from, *graph)};
-    need_no_table(*graph, name);
-  }
-  if (!run.init_from.empty())
-    return {state, host::read_weights(run.init_from, transformer_of(prepared.model))};
+  if (!run.init_from.empty()) return {state, host::read_weights(run.init_from, prepared.model)};
+  if (const ir::models::GraphModel* graph = prepared.model.graph()) need_no_table(*graph, name);
   return {state, drawn(prepared.places, prepared.job->model.layers(), run.seed)};
 }
 

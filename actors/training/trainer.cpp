@@ -297,8 +297,7 @@ struct Trainer::Impl {
     TrainState reached = state;
     reached.step = step, reached.samples = step * job.job->global_batch;
     folder->keep();
-    backends::host::write_checkpoint(run.checkpoint_dir,
-                                     {transformer_of(job.model), reached, std::move(tensors)},
+    backends::host::write_checkpoint(run.checkpoint_dir, {job.model, reached, std::move(tensors)},
                                      static_cast<int>(run.keep_checkpoints));
     folder->keep();  // it may have been moved, and made anew, meanwhile
     const std::lock_guard lock(mutex);

@@ -22,6 +22,7 @@ namespace boxcar::backends::host {
 namespace {
 
 namespace fs = std::filesystem;
+using ir::models::Model;
 using ir::models::Transformer;
 using Json = nlohmann::ordered_json;
 
@@ -56,7 +57,8 @@ std::pair<GlobalTensors, GlobalTensors> weights_and_moments(const Checkpoint& ch
   for (const auto& [name, tensor] : checkpoint.tensors) {
     const bool weight = parameters.count(name) != 0;
     (weight ? weights : moments).emplace(name, tensor);
-    if (weight && is_vocabulary(name) && padded_vocab(checkpoint.model) != checkpoint.model.vocab)
+    const Transformer* transformer = checkpoint.model.transformer();
+    if (weight && transformer && is_vocabulary(name) && padded_vocab(*transformer) != transformer->vocab)
       moments.emplace(name + std::string(kPadded), tensor);
   }
   return {std::move(weights), std::move(moments)};
@@ -70,7 +72,7 @@ std::string state_text(const Checkpoint& checkpoint) {
                      {"seed", state.seed},
                      {"data", state.data},
                      {"settings", state.settings},
-                     {"model", model_keys(ir::models::complete(checkpoint.model))}};
+                     {"model", identity(checkpoint.model)}};
   return json.dump(2) + "\n";
 }
 
@@ -135,9 +137,11 @@ void write_checkpoint(const std::string& folder, const Checkpoint& checkpoint, i
   const std::string name = step_name(checkpoint.state.step), whole = folder + "/" + name,
                     part = whole + ".tmp";
   make_folder(part);
-  write_safetensors(part + "/" + kModel, to_hugging_face(checkpoint.model, weights));
+  const Transformer* transformer = checkpoint.model.transformer();
+  write_safetensors(part + "/" + kModel,
+                    transformer ? to_hugging_face(*transformer, weights) : StoredFile{weights, {}});
   write_safetensors(part + "/" + kOptimizer, {moments, {}});
-  write_whole(part + "/" + kConfig, {bytes_of(hugging_face_config(checkpoint.model))});
+  if (transformer) write_whole(part + "/" + kConfig, {bytes_of(hugging_face_config(*transformer))});
   write_whole(part + "/" + kState, {bytes_of(state_text(checkpoint))});
   put_folder_in_place(part, whole);
   write_whole(folder + "/" + kLatest, {bytes_of(name + "\n")});
@@ -162,11 +166,12 @@ StoredTensor fitted(const StoredTensor& tensor, const ir::Shape& shape) {
 }
 
 // Moments too, with the vocabulary's padding as the model has it now.
-GlobalTensors with_moments(const Transformer& model, GlobalTensors tensors, const StoredFile& optimizer) {
+GlobalTensors with_moments(const Model& model, GlobalTensors tensors, const StoredFile& optimizer) {
   for (const auto& [name, tensor] : optimizer.tensors) {
     const bool padded = name.ends_with(kPadded);
     tensors[padded ? name.substr(0, name.size() - kPadded.size()) : name] = tensor;
   }
+  if (!model.transformer()) return tensors;
   const std::map<std::string, ir::TensorType> parameters = parameter_types(model);
   for (auto& [name, tensor] : tensors) {
     if (!is_vocabulary(name) || tensor.type.shape.size() != 2) continue;
@@ -193,18 +198,36 @@ TrainState read_state(const JsonObject& file) {
           file.text("settings")};
 }
 
+// A tensor for each parameter, by its name.
+GlobalTensors by_our_names(const Model& model, StoredFile file) {
+  const std::map<std::string, ir::TensorType> parameters = parameter_types(model);
+  for (const auto& [name, type] : parameters) {
+    const auto found = file.tensors.find(name);
+    if (found == file.tensors.end())
+      throw Error::input("", fmt::format("has no tensor {}, a parameter of the model", name));
+    const ir::TensorType& got = found->second.type;
+    if (got.shape != type.shape || !ir::is_float(got.dtype))
+      throw Error::input("", fmt::format("{} is {}, expected {}", name, ir::to_text(got), ir::to_text(type)));
+  }
+  for (const auto& entry : file.tensors)
+    if (!parameters.contains(entry.first))
+      throw Error::input("", fmt::format("has a tensor {}, and the model no such parameter", entry.first));
+  return std::move(file.tensors);
+}
+
 }  // namespace
 
-GlobalTensors read_weights(const std::string& path, const Transformer& model) {
-  const StoredFile file = read_safetensors(path);
+GlobalTensors read_weights(const std::string& path, const Model& model) {
+  StoredFile file = read_safetensors(path);
   try {
-    return from_hugging_face(model, file);
+    return model.transformer() ? from_hugging_face(*model.transformer(), file)
+                               : by_our_names(model, std::move(file));
   } catch (const Error& error) {
     throw Error::input(path, error.what());
   }
 }
 
-std::optional<Checkpoint> read_checkpoint(const std::string& folder, const Transformer& expected) {
+std::optional<Checkpoint> read_checkpoint(const std::string& folder, const Model& expected) {
   if (!has_checkpoint(folder)) return std::nullopt;
   const std::string latest = folder + "/" + kLatest;
   std::string name = read_text(inside(folder, latest));
@@ -214,8 +237,8 @@ std::optional<Checkpoint> read_checkpoint(const std::string& folder, const Trans
 
   const std::string path = folder + "/" + name;
   const JsonObject state = JsonObject::read(inside(folder, path + "/" + kState));
-  const Transformer model = ir::models::complete(expected);
-  const std::string different = different_key(read_model_keys(state.object("model")), model);
+  const Model model = ir::models::complete(expected);
+  const std::string different = different_identity(state.object("model"), model);
   if (!different.empty())
     throw Error::input(path, fmt::format("is of another model: {} (use the model's own settings, or another "
                                          "folder)",

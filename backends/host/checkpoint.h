@@ -3,14 +3,14 @@
 //
 //   out/step-000020/model.safetensors      names and layouts of GPT-2, Llama, Mistral or Qwen3 (weights in
 //                                          their own type)
-//   out/step-000020/config.json            as Hugging Face's transformers reads it
+//   out/step-000020/config.json            as Hugging Face's transformers reads it; of transformers alone
 //   out/step-000020/optimizer.safetensors  "<our parameter name>.m" and ".v", global
 //   out/step-000020/state.json             step, samples seen, seed, data, settings, the model's keys
 //   out/lock                               held by the run that writes there
 //   out/latest                             the name of the last complete one; written last
 //
-// Models that none of these can hold (experts, BERT, a mixture of both) are written under our own
-// names, as architecture "BoxcarTransformer".
+// Transformers that none of these can hold (experts, BERT, a mixture of both) are written under our own
+// names, as architecture "BoxcarTransformer"; so are networks of images and graphs of the user's own.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "backends/host/safetensors.h"
-#include "ir/models/transformer.h"
+#include "ir/models/model.h"
 
 namespace boxcar::backends::host {
 
@@ -37,7 +37,7 @@ struct TrainState {
 };
 
 struct Checkpoint {
-  ir::models::Transformer model;
+  ir::models::Model model;
   TrainState state;
   GlobalTensors tensors;  // weights and moments: every name that is no parameter of the model is a moment
 };
@@ -49,7 +49,7 @@ enum class Architecture : uint8_t { gpt2, llama, mistral, qwen3, own };
 Architecture architecture_of(const ir::models::Transformer& model);
 
 // The model's parameters by our names, with their types (float32, padded vocabulary).
-std::map<std::string, ir::TensorType> parameter_types(const ir::models::Transformer& model);
+std::map<std::string, ir::TensorType> parameter_types(const ir::models::Model& model);
 
 // Our weights under Hugging Face's names and layouts, and back. gpt2: GPT2LMHeadModel (Conv1D weights are
 // [in, out] as ours; c_attn has q, k, v side by side, ours a q.., k, v group per key head); llama:
@@ -62,8 +62,9 @@ std::map<std::string, ir::TensorType> parameter_types(const ir::models::Transfor
 // first.
 StoredFile to_hugging_face(const ir::models::Transformer& model, const GlobalTensors& weights);
 GlobalTensors from_hugging_face(const ir::models::Transformer& model, const StoredFile& file);
-// From a safetensors file, which its errors name.
-GlobalTensors read_weights(const std::string& path, const ir::models::Transformer& model);
+// From a safetensors file, which its errors name: in Hugging Face's form of a transformer, else a tensor for
+// each parameter by our names.
+GlobalTensors read_weights(const std::string& path, const ir::models::Model& model);
 
 // config.json <-> model. Keys that the file lacks (`flash`, vocabulary padding) are off: false, 1. Reading
 // throws Error (bad input) naming the file and key: for other architectures, and for features that our ops
@@ -102,6 +103,6 @@ bool has_checkpoint(const std::string& folder);
 void write_checkpoint(const std::string& folder, const Checkpoint& checkpoint, int keep = 2);
 // The last complete checkpoint in the folder, if any. Throws Error (bad input) where one is named and cannot
 // be read, or is of another model than `expected`, saying which key differs.
-std::optional<Checkpoint> read_checkpoint(const std::string& folder, const ir::models::Transformer& expected);
+std::optional<Checkpoint> read_checkpoint(const std::string& folder, const ir::models::Model& expected);
 
 }  // namespace boxcar::backends::host

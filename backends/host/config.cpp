@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "backends/host/checkpoint.h"
+#include "backends/host/fingerprint.h"
 #include "backends/host/hugging_face.h"
 #include "backends/host/json_file.h"
 #include "backends/host/model_keys.h"
@@ -279,6 +280,29 @@ Transformer read_hugging_face_config(const std::string& path) {
   } catch (const Error& error) {
     throw Error::input(path, error.what());
   }
+}
+
+Json identity(const ir::models::Model& model) {
+  if (const Transformer* transformer = model.transformer())
+    return model_keys(ir::models::complete(*transformer));
+  if (const ir::models::ConvNet* net = model.conv_net())
+    return {{"family", net->family}, {"layers", net->layers}, {"channels", net->channels},
+            {"width", net->width},   {"image", net->image},   {"classes", net->classes}};
+  const std::string text = ir::to_text(ir::models::build(model, 1));
+  return {{"family", model.family()},
+          {"fingerprint", fmt::format("{:016x}", fingerprint(std::string_view(text)))}};
+}
+
+std::string different_identity(const JsonObject& got, const ir::models::Model& expected) {
+  const std::string family = got.text("family");
+  if (family != expected.family()) return fmt::format("family is {}, expected {}", family, expected.family());
+  if (const Transformer* transformer = expected.transformer())
+    return different_key(read_model_keys(got), ir::models::complete(*transformer));
+  for (const auto& [key, value] : identity(expected).items()) {
+    const Json there = value.is_string() ? Json(got.text(key)) : Json(got.whole(key, 0));
+    if (there != value) return fmt::format("{} is {}, expected {}", key, there.dump(), value.dump());
+  }
+  return "";
 }
 
 }  // namespace boxcar::backends::host

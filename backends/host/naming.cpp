@@ -240,7 +240,7 @@ Architecture architecture_of(const Transformer& model) {
   return Architecture::own;
 }
 
-std::map<std::string, ir::TensorType> parameter_types(const Transformer& model) {
+std::map<std::string, ir::TensorType> parameter_types(const ir::models::Model& model) {
   const ir::Graph graph = ir::models::build(model, 1);
   std::map<std::string, ir::TensorType> types;
   for (const ir::Op& op : graph.ops)

@@ -177,9 +177,9 @@ TEST_F(OwnModel, RefusesWeightsOfAnother) {
     return replace_all(output.err, "boxcar: " + weights.path() + ": ", "");
   };
   EXPECT_EQ(refused([](host::StoredFile& file) { file.tensors.erase("fc1.bias"); }),
-            "has no tensor fc1.bias, a parameter of the graph\n");
+            "has no tensor fc1.bias, a parameter of the model\n");
   EXPECT_EQ(refused([](host::StoredFile& file) { file.tensors["more"] = file.tensors["fc1.bias"]; }),
-            "has a tensor more, and the graph no such parameter\n");
+            "has a tensor more, and the model no such parameter\n");
   EXPECT_EQ(refused([](host::StoredFile& file) { file.tensors["fc1.bias"] = file.tensors["fc2.weight"]; }),
             "fc1.bias is float32[16, 8], expected float32[16]\n");
 }
@@ -314,8 +314,8 @@ TEST_F(OwnModel, RefusesWhatItIsNot) {
   EXPECT_EQ(refused({"--context-parallel=2"}),
             "boxcar: --context-parallel: 2 for inputs of a graph, which have no sequence to split (use 1)\n");
   EXPECT_EQ(refused({"--pp=4"}), "boxcar: --pp: 4 stages for 3 layers (use at most 3)\n");
-  EXPECT_EQ(refused({"--checkpoint-dir=x", "--data=random"}, "train"),
-            "boxcar: --checkpoint-dir: is for models of text (leave it out)\n");
+  EXPECT_EQ(refused({"--validate-every=2", "--data=random"}, "train"),
+            "boxcar: --validate-every: is for models of text (leave it out)\n");
   EXPECT_EQ(refused({"--global-batch=4M-tokens"}),
             "boxcar: --global-batch: counts tokens, which a graph does not say; give samples\n");
   EXPECT_EQ(refused({}, "train"),

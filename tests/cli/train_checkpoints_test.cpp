@@ -55,6 +55,58 @@ TEST_F(Train, GoesOnWithExpertsInSomeLayers) {
   EXPECT_LT(on.at(1), straight.at(1));
 }
 
+// Networks of images and graphs of one's own, under other names than a transformer's.
+TEST_F(Train, GoesOnWithModelsThatAreNoText) {
+  const Words images{"--model=resnet", "--layers=16", "--hidden=4",
+                     "--image=32",     "--vocab=5",   "--global-batch=4"},
+      graph{std::string("--graph=") + BOXCAR_SOURCE_DIR "/docs/examples/mlp.txt", "--global-batch=8"};
+  for (const Words& model : {images, graph}) {
+    const std::string whole = path("whole"), halves = path("halves");
+    const auto run = [&](const std::string& folder, const Words& more) {
+      Words words{"train", "--data=random", "--json", "--steps=4", "--dp=2", "--checkpoint-dir=" + folder};
+      words.insert(words.end(), model.begin(), model.end());
+      words.insert(words.end(), more.begin(), more.end());
+      const Output output = run_program(words);
+      EXPECT_EQ(output.exit_code, 0) << output.err;
+      return losses(output.out);
+    };
+    const auto straight = run(whole, {});
+    ASSERT_EQ(straight.size(), 4u);
+    run(halves, {"--checkpoint-every=2", "--keep-checkpoints=0"});
+    fs::remove_all(fs::path(halves) / "step-000004");
+    std::ofstream(halves + "/latest") << "step-000002\n";
+    const auto rest = run(halves, {"--resume"});
+    ASSERT_EQ(rest.size(), 2u);
+    for (const auto& [step, loss] : rest) EXPECT_EQ(loss, straight.at(step)) << model[0] << step;
+    for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"})
+      EXPECT_EQ(bytes_of(halves + "/step-000004/" + file), bytes_of(whole + "/step-000004/" + file))
+          << model[0];
+    fs::remove_all(halves);
+    fs::remove_all(whole);
+  }
+}
+
+TEST_F(Train, RefusesTheCheckpointOfAnotherGraph) {
+  const std::string folder = path("out"), mlp = BOXCAR_SOURCE_DIR "/docs/examples/mlp.txt";
+  const auto run = [&](const Words& more) {
+    Words words{
+        "train", "--data=random", "--steps=1", "--global-batch=8", "--resume", "--checkpoint-dir=" + folder};
+    words.insert(words.end(), more.begin(), more.end());
+    const Output output = run_program(words);
+    return replace_all(output.err, folder_.string(), "FOLDER");
+  };
+  run({"--graph=" + mlp});
+  std::ofstream(path("other.txt")) << replace_all(bytes_of(mlp), "relu", "gelu");
+  EXPECT_THAT(
+      run({"--graph=" + path("other.txt")}),
+      MatchesRegex("boxcar: FOLDER/out/step-000001: is of another model: fingerprint is \"[0-9a-f]+\", "
+                   "expected \"[0-9a-f]+\" \\(use the model's own settings, or another folder\\)\n"));
+  EXPECT_EQ(run({"--model=resnet", "--layers=16", "--hidden=4", "--image=32", "--vocab=5"}),
+            "boxcar: FOLDER/out/step-000001: is of another model: family is graph, expected resnet (use the "
+            "model's "
+            "own settings, or another folder)\n");
+}
+
 TEST_F(Train, SaysWhereItBegins) {
   const std::string folder = path("out");
   const auto begin = [&](const std::string& steps) {

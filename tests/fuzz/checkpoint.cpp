@@ -29,7 +29,7 @@ const ir::models::Transformer& model() {
       for (const char* part : {"", ".m", ".v"})
         checkpoint.tensors[name + part] = {type, std::vector<std::byte>(static_cast<size_t>(type.bytes()))};
     host::write_checkpoint(folder() + "/run", checkpoint);
-    return checkpoint.model;
+    return *checkpoint.model.transformer();
   }();
   return written;
 }
