@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "backends/host/fingerprint.h"
 #include "backends/machines/device_profile.h"
 #include "backends/machines/file_name.h"
 #include "backends/machines/framework.h"
@@ -490,6 +491,8 @@ std::map<std::string, std::string> labels_of(const Request& request) {
   for (const search::Dimension& d : search::dimensions())
     if (d.flag.rare && value_of(d, request.job) == value_of(d, planner::Job()))
       labels.erase("parallel." + d.name_in_file());
+  if (const ir::models::GraphModel* graph = request.job.model.graph())
+    labels[graph_label] = backends::host::fingerprint_of(*graph);
   return labels;
 }
 

@@ -65,5 +65,7 @@ Request open_request(const GivenKeys& given);
 
 // Every key's value by path, of a request whose job is resolved.
 std::map<std::string, std::string> labels_of(const Request& resolved);
+// Beside the keys, of a graph of the user's own: its fingerprint.
+inline constexpr const char* graph_label = "graph.fingerprint";
 
 }  // namespace boxcar::cli

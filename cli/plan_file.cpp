@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "backends/host/fingerprint.h"
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
 #include "cli/output.h"
@@ -175,7 +176,24 @@ void check_fits(const SavedPlan& saved, const std::string& path) {
     throw Error::cannot_run(path, why + "; `boxcar simulate --plan` says more");
 }
 
-Resolved job_of(const ir::Plan& plan, const std::string& path) { return resolve(keys_of(plan, path)); }
+namespace {
+
+// The graph's file is read again, and may have another text by now.
+Resolved resolved_again(const ir::Plan& plan, const std::string& path, const GivenKeys& given) {
+  Resolved resolved = resolve(given);
+  const ir::models::GraphModel* graph = resolved.request.job.model.graph();
+  const auto label = plan.labels.find(graph_label);
+  if (graph && label != plan.labels.end() && label->second != backends::host::fingerprint_of(*graph))
+    throw Error::input(path, fmt::format("is a plan for another text than {} has now (plan anew)",
+                                         given.at("model.graph").text));
+  return resolved;
+}
+
+}  // namespace
+
+Resolved job_of(const ir::Plan& plan, const std::string& path) {
+  return resolved_again(plan, path, keys_of(plan, path));
+}
 
 PlanToTrain plan_to_train(const std::string& path, GivenKeys given) {
   PlanToTrain result{read_plan(path), {}};
@@ -184,7 +202,7 @@ PlanToTrain plan_to_train(const std::string& path, GivenKeys given) {
                        "says of no job that it is the plan of (train one that search -o or simulate "
                        "--save-plan wrote)");
   result.given = keys_of(result.plan, path);
-  const Request request = resolve(result.given).request;
+  const Request request = resolved_again(result.plan, path, result.given).request;
   expand(given);
   for (const auto& [key_path, value] : given) {
     const size_t dot = key_path.find('.');

@@ -5,7 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <type_traits>
+
+#include "ir/models/graph_model.h"
 
 namespace boxcar::backends::host {
 
@@ -17,5 +20,8 @@ uint64_t fingerprint(const Numbers& numbers) {
             0x100000001b3u;
   return value;
 }
+
+// Of what a graph of the user's own computes; comments and spaces in its text do not count. 16 digits.
+std::string fingerprint_of(const ir::models::GraphModel& model);
 
 }  // namespace boxcar::backends::host

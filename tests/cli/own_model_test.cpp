@@ -213,6 +213,22 @@ TEST_F(OwnModel, SearchFindsAPlanThatRunsAgain) {
   EXPECT_EQ(run_program({"train", "--plan", plan.path(), "--data=random", "--steps=1"}).exit_code, 0);
 }
 
+TEST_F(OwnModel, APlanIsOfOneText) {
+  const TemporaryFile graph("model.txt", recommender), plan("plan.txt", "");
+  const Words job{"simulate", "--graph=" + graph.path(), "--cluster=dgx-a100-80g",
+                  "--gpus=2", "--global-batch=16",       "--save-plan=" + plan.path()};
+  ASSERT_EQ(run_program(job).exit_code, 0);
+  const auto explained = [&](const std::string& text) {
+    std::ofstream(graph.path()) << text;
+    return run_program({"explain", plan.path()});
+  };
+  EXPECT_EQ(explained("# The same graph.\n" + recommender).exit_code, 0);
+  const Output other = explained(replace_all(recommender, "gelu(", "relu("));
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_EQ(other.err, fmt::format("boxcar: {}: is a plan for another text than {} has now (plan anew)\n",
+                                   plan.path(), graph.path()));
+}
+
 TEST_F(OwnModel, SaysThatTensorParallelismHasNoHints) {
   const std::string told =
       "boxcar: --tp: no hint says how it splits a graph, so ranks of tp do much of the same work; a search "
