@@ -169,8 +169,10 @@ void add_fused(std::vector<Large>& cases) {
     if (row.kind == ir::PointwiseRow::number) step += fmt::format(" {{{}={}}}", row.parameter, row.other);
     for (const std::string& program :
          {fmt::format("{}(0)", row.name), step + "; add(1, 0); scale(2) {factor=0.5}"}) {
-      cases.push_back({"fused", {{5, 300}}, {{"program", program}}, {domain}});
-      cases.push_back({"fused_grad", {{5, 300}, {5, 300}}, {{"program", program}}, {{}, domain}});
+      for (const int64_t width : {300, 304}) {  // with and without whole vectors of 16 bytes
+        cases.push_back({"fused", {{5, width}}, {{"program", program}}, {domain}});
+        cases.push_back({"fused_grad", {{5, width}, {5, width}}, {{"program", program}}, {{}, domain}});
+      }
     }
   }
 }

@@ -335,20 +335,20 @@ __global__ void __launch_bounds__(threads) exp_sum_vectors(const __grid_constant
 }
 
 template <class T>
-__global__ void __launch_bounds__(threads) loss_grad_vectors(const __grid_constant__ Loss l) {
+__global__ void __launch_bounds__(threads, 6) loss_grad_vectors(const __grid_constant__ Loss l) {
   constexpr int each = per_vector<T>;
   const unsigned vectors = static_cast<unsigned>(l.width) / each;
   for (int64_t row = blockIdx.x; row < l.rows; row += gridDim.x) {
     const int64_t hit = load_index(l.labels, row) - l.offset;
-    const int label = hit >= 0 && hit < l.width ? static_cast<int>(hit) : -1;
+    const unsigned label = hit >= 0 && hit < l.width ? static_cast<unsigned>(hit) : ~0u;
     const float dloss = load<float>(l.dloss, row), most = load<float>(l.m, row), z = load<float>(l.z, row);
     const float share = dloss / z;
     T* const to = pointer<T>(l.out) + row * l.width;
     over_row(pointer<T>(l.logits) + row * l.width, vectors, [&](const float(&x)[each], unsigned at) {
       float dx[each];
+      const unsigned place = label - at * each;  // of the label among these, or beyond them
 #pragma unroll
-      for (int i = 0; i < each; ++i)
-        dx[i] = share * expf(x[i] - most) - (static_cast<int>(at) * each + i == label ? dloss : 0.0f);
+      for (unsigned i = 0; i < each; ++i) dx[i] = share * expf(x[i] - most) - (place == i ? dloss : 0.0f);
       put_vector(to, at, pack<T>(dx));
     });
   }
