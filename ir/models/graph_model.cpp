@@ -223,10 +223,24 @@ void check_uses(const Graph& graph) {
              fmt::format("layer {} of {} has no parameter (join it with another)", layer, graph.layers));
 }
 
-void check_loss(const Graph& graph) {
-  const Tensor& loss = graph.tensor(find_tensor(graph, "loss"));
+// `one` and `two` are of one sample and of two. Micro-batches and data-parallel ranks add up means.
+void check_loss(const Graph& one, const Graph& two) {
+  const Tensor& loss = one.tensor(find_tensor(one, "loss"));
   if (!(loss.type == TensorType{{}, DType::float32}))
     refuse("%loss", fmt::format("is {}, expected float32[], the mean over samples", to_text(loss.type)));
+  constexpr std::string_view keeping_sums[] = {"add", "sub", "neg", "scale", "identity", "reshape", "cast"};
+  std::vector<TensorId> tail{find_tensor(one, "loss")};
+  while (!tail.empty()) {
+    const Op& op = at(one.ops, one.tensor(tail.back()).producer);
+    tail.pop_back();
+    if (op.type == "reduce_sum" &&
+        one.tensor(op.inputs[0]).type.shape != two.tensor(op.inputs[0]).type.shape &&
+        one.tensor(op.outputs[0]).type.shape == two.tensor(op.outputs[0]).type.shape)
+      refuse("%" + one.tensor(op.outputs[0]).name,
+             "is a sum over samples; a loss is their mean (use reduce_mean)");
+    if (std::find(std::begin(keeping_sums), std::end(keeping_sums), op.type) != std::end(keeping_sums))
+      tail.insert(tail.end(), op.inputs.begin(), op.inputs.end());
+  }
 }
 
 // The text's inputs and parameters alone, in their lines.
@@ -296,8 +310,7 @@ int64_t room_for(const Graph& graph, const std::vector<std::vector<OpId>>& reade
 GraphModel read_graph_model(std::string text) {
   check_sources(text);
   const Graph one = parse(text, 1);
-  parse(text, 2);
-  check_loss(one);
+  check_loss(one, parse(text, 2));
   check_uses(one);
   const bool core = std::any_of(one.ops.begin(), one.ops.end(), [](const Op& op) { return op.in_core; });
   return {"graph", one.layers, std::make_shared<const std::string>(std::move(text)), core};

@@ -134,7 +134,9 @@ TEST(GraphModels, RefuseTextThatIsNoForwardPass) {
   EXPECT_EQ(refused(with("relu(%y)", "relu(%y) phase=backward")),
             "graph: %z: is of a phase; a model is its forward pass (leave it out)");
   EXPECT_EQ(refused(with("relu(%y)", "relu(%y) role=gradient")),
-            "graph: %z: has a role of its own (leave it out)");
+            "graph: %z: has a role of its own (leave it out; role=constant is for parameters)");
+  EXPECT_EQ(refused(with("reduce_mean(%losses)", "reduce_sum(%losses)")),
+            "graph: %loss: is a sum over samples; a loss is their mean (use reduce_mean)");
   EXPECT_EQ(refused(with("relu(%y)", "relu(%y) S(0)")),
             "graph: %z: has a layout; give it as --pin of a search");
   EXPECT_EQ(refused(with("layer=1", "layer=3")), "graph: %logits: is of layer 3 of 2 (use 0 to 2)");
