@@ -293,10 +293,12 @@ Json identity(const ir::models::Model& model) {
 
 std::string different_identity(const JsonObject& got, const ir::models::Model& expected) {
   const std::string family = got.text("family");
-  if (family != expected.family()) return fmt::format("family is {}, expected {}", family, expected.family());
+  if (family != expected.family())
+    return fmt::format("family is \"{}\", expected \"{}\"", family, expected.family());
   if (const Transformer* transformer = expected.transformer())
     return different_key(read_model_keys(got), ir::models::complete(*transformer));
-  for (const auto& [key, value] : identity(expected).items()) {
+  const Json ours = identity(expected);
+  for (const auto& [key, value] : ours.items()) {
     const Json there = value.is_string() ? Json(got.text(key)) : Json(got.whole(key, 0));
     if (there != value) return fmt::format("{} is {}, expected {}", key, there.dump(), value.dump());
   }

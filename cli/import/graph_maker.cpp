@@ -39,9 +39,7 @@ GraphMaker::Made GraphMaker::run() {
   check_operators();
   add_inputs();
   for (const OnnxNode& node : model_.nodes)
-    if (std::any_of(node.outputs.begin(), node.outputs.end(),
-                    [&](const std::string& name) { return needed_.contains(name); }))
-      convert(node);
+    if (is_needed(node)) convert(node);
   add_loss();
   ir::Graph graph = builder_.finish();
   for (const TensorId table : tables_) graph.tensor(table).role = ir::Role::constant;
@@ -63,14 +61,17 @@ const OnnxValue& GraphMaker::chosen_output() const {
                                          did_you_mean(options_.output, names), fmt::join(names, ", ")));
 }
 
+bool GraphMaker::is_needed(const OnnxNode& node) const {
+  return std::any_of(node.outputs.begin(), node.outputs.end(),
+                     [&](const std::string& name) { return needed_.contains(name); });
+}
+
 // What the output depends on.
 void GraphMaker::find_needed() {
   needed_.insert(chosen_output().name);
   for (size_t n = model_.nodes.size(); n-- > 0;) {
     const OnnxNode& node = model_.nodes[n];
-    if (std::any_of(node.outputs.begin(), node.outputs.end(),
-                    [&](const std::string& name) { return needed_.contains(name); }))
-      needed_.insert(node.inputs.begin(), node.inputs.end());
+    if (is_needed(node)) needed_.insert(node.inputs.begin(), node.inputs.end());
     needed_.erase("");  // an operand that is left out
   }
 }
@@ -78,10 +79,7 @@ void GraphMaker::find_needed() {
 void GraphMaker::check_operators() const {
   std::map<std::string, int> missing;
   for (const OnnxNode& node : model_.nodes)
-    if (std::any_of(node.outputs.begin(), node.outputs.end(),
-                    [&](const std::string& name) { return needed_.contains(name); }) &&
-        !converters().contains(node.type))
-      ++missing[node.type];
+    if (is_needed(node) && !converters().contains(node.type)) ++missing[node.type];
   if (missing.empty()) return;
   std::string list;
   for (const auto& [type, count] : missing)
@@ -148,8 +146,9 @@ void GraphMaker::convert(const OnnxNode& node) {
     if (error.code() != Exit::bad_input) throw;
     const std::string where =
         fmt::format("{} {}", node.type, node.name.empty() ? node.outputs[0] : node.name);
-    const std::string text = error.what();
-    throw Error::input(text.starts_with(where) ? "" : where, text);
+    const char* batch =
+        file_batch_ > 0 ? " (the file has a fixed batch; with an open one more can be imported)" : "";
+    throw Error::input(where, std::string(error.what()) + batch);
   }
 }
 

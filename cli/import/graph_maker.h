@@ -29,6 +29,7 @@ class GraphMaker {
   friend class Conversion;
 
   void find_needed();
+  bool is_needed(const OnnxNode& node) const;
   void check_operators() const;
   void add_inputs();
   void convert(const OnnxNode& node);

@@ -147,7 +147,7 @@ struct clamp_min {
 
 struct clamp_max {
   static constexpr PointwiseRow row =
-      PointwiseRow("clamp_max", Trend::increasing).with_number("max", 6, 2).reads_x();
+      PointwiseRow("clamp_max", Trend::increasing).with_number("max", 0, 2).reads_x();
   static double exact(double x, double max) { return x > max ? max : x; }
   static double exact_grad(double dy, double x, double max) { return x <= max ? dy : 0; }
   BOXCAR_FORWARD(A x, P max) { return x > A(max) ? A(max) : x; }

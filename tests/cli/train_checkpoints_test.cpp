@@ -102,7 +102,8 @@ TEST_F(Train, RefusesTheCheckpointOfAnotherGraph) {
       MatchesRegex("boxcar: FOLDER/out/step-000001: is of another model: fingerprint is \"[0-9a-f]+\", "
                    "expected \"[0-9a-f]+\" \\(use the model's own settings, or another folder\\)\n"));
   EXPECT_EQ(run({"--model=resnet", "--layers=16", "--hidden=4", "--image=32", "--vocab=5"}),
-            "boxcar: FOLDER/out/step-000001: is of another model: family is graph, expected resnet (use the "
+            "boxcar: FOLDER/out/step-000001: is of another model: family is \"graph\", expected \"resnet\" "
+            "(use the "
             "model's "
             "own settings, or another folder)\n");
 }

@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <set>
+#include <sstream>
 
 #include "backends/cpu/convert.h"
 #include "backends/cpu/evaluate.h"
+#include "cli/import/conversion.h"
 #include "cli/import/import.h"
 #include "ir/models/graph_model.h"
 
@@ -82,6 +86,23 @@ INSTANTIATE_TEST_SUITE_P(OfPyTorch, ImportedModel,
                                          Exported{"mobilenet_v2", 7, {"clamp_max"}},
                                          Exported{"resnet50_training", 16, {"batch_norm"}}),
                          testing::PrintToStringParamName());
+
+// "| products | Gemm, MatMul |"
+TEST(ImportPage, ListsTheOperators) {
+  std::ifstream page(BOXCAR_SOURCE_DIR "/docs/import.md");
+  std::set<std::string> listed, known;
+  bool inside = false;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("| kind |")) inside = true;
+    if (!line.starts_with("|")) inside = false;
+    if (!inside || line.starts_with("| kind |") || line.starts_with("| ---")) continue;
+    std::istringstream words(line.substr(line.find('|', 1) + 1));
+    for (std::string word; words >> word && word != "|";)
+      listed.insert(word.ends_with(',') ? word.substr(0, word.size() - 1) : word);
+  }
+  for (const auto& [name, converter] : converters()) known.insert(name);
+  EXPECT_EQ(listed, known);
+}
 
 }  // namespace
 }  // namespace boxcar::tests

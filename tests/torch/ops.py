@@ -301,6 +301,8 @@ OPS = {
     "cast": lambda x, a, m: cast(x[0], a),
     "causal_mask": lambda x, a, m: x[0].masked_fill(hidden_keys(*x[0].shape[-2:], 0), a["fill"]),
     "clip_scale": lambda x, a, m: clip_scale(x[0], a),
+    "clamp_max": lambda x, a, m: x[0].clamp(max=a["max"]),
+    "clamp_min": lambda x, a, m: x[0].clamp(min=a["min"]),
     "concat": lambda x, a, m: torch.cat(x, a["axis"]),
     "conv2d": of_images(lambda x, a: F.conv2d(x[0], x[1], **convolved(a))),
     "conv2d_input_grad": of_images(conv2d_input_grad),
