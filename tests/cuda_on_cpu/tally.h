@@ -52,7 +52,7 @@ class Pretending {
 };
 
 // The time that a kernel reports, and the additional time per thread.
-constexpr double kernel_milliseconds = 2e-3, thread_milliseconds = 1e-6;
+constexpr double kernel_milliseconds = 2e-3, thread_milliseconds = 8e-6;
 
 // Advances the time that events of the running act's stream see. Only in an act.
 void spend(double milliseconds);

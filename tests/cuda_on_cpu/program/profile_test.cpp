@@ -16,7 +16,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Little memory keeps kernels small. Kernels there report 2 us and 1 ns per thread.
+// Little memory keeps kernels small. Kernels there report 2 us and 8 ns per thread, which sums eight
+// elements.
 TEST(ProfileOnGpus, SimulateReadsTheFileThatItWrites) {
   const std::string folder = temporary_folder(), file = folder + "/gpu.yaml";
   setenv("CUDA_ON_CPU_GPUS", "2", 1);
@@ -28,7 +29,7 @@ TEST(ProfileOnGpus, SimulateReadsTheFileThatItWrites) {
   text << in.rdbuf();
   EXPECT_THAT(text.str(), StartsWith("# the host in a GPU's place, measured by `boxcar profile` on "));
   for (const char* line : {"\nname: the host in a GPU's place\n", "\nmemory_bytes: 8589934592\n",
-                           "\nmemory_bandwidth: 12190000000\n", "\nkernel_floor: 2.064e-06\n",
+                           "\nmemory_bandwidth: 13710000000\n", "\nkernel_floor: 2.512e-06\n",
                            "\nmultiprocessors: 4\n", "\n  matmul: ", "\n  link_bandwidth: "})
     EXPECT_THAT(text.str(), HasSubstr(line));
   const Output simulated =
