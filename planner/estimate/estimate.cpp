@@ -150,6 +150,27 @@ double behind_boundary(const ir::Plan& plan, int own, const std::vector<double>&
   return sum;
 }
 
+// See ModelCost: the compute queue's time at its first kernel of the backward pass that needs anything of
+// another program.
+double before_gradient(const ir::Program& program, const std::vector<double>& seconds) {
+  std::vector<double> ready(program.registers.size()), queue(program.queues.size());
+  std::vector<bool> comes(program.registers.size());
+  for (size_t a = 0; a < program.actors.size(); ++a) {
+    const ir::Actor& actor = program.actors[a];
+    if (program.phase_of(actor).kind != ir::PhaseKind::backward) continue;
+    bool needs = actor.kind == ir::ActorKind::pull;
+    double& now = at(queue, actor.queue);
+    for (const ir::Input& input : actor.inputs)
+      if (input.program < 0) needs |= at(comes, input.reg);
+    if (needs && computes(program, actor)) return now;
+    for (const ir::Input& input : actor.inputs)
+      if (input.program < 0 && !needs) now = std::max(now, at(ready, input.reg));
+    if (!needs) now += seconds[a];
+    for (const int reg : actor.outputs) at(ready, reg) = now, at(comes, reg) = needs;
+  }
+  return 0;
+}
+
 // By program and register: whether other programs read it.
 std::vector<std::vector<bool>> read_elsewhere(const ir::Plan& plan) {
   std::vector<std::vector<bool>> result;
@@ -470,7 +491,7 @@ ModelCost Measuring::of(const CostKey& key) {
   Stages stages;
   std::vector<double> boundaries;
   const std::vector<std::vector<bool>> elsewhere_read = read_elsewhere(plan);
-  double behind = 0;
+  double behind = 0, before = 0;
   for (size_t stage = 0; stage < count; ++stage) {
     const size_t cls = stage * classes;
     const auto seconds_on = [&](const backends::Cluster& on) {
@@ -481,6 +502,7 @@ ModelCost Measuring::of(const CostKey& key) {
     stages.push_back(stage_cost(program(cls), times, at(elsewhere_read, plan.classes[cls].program)));
     if (slowest > 1) note_slower(program(cls), seconds_on(slow), slowest, stages.back());
     if (stage > 0) boundaries.push_back(pulled_forward(program(cls)));
+    if (stage == 1) before = before_gradient(program(cls), times.seconds);
     if (stage > 0) behind = std::max(behind, behind_boundary(plan, plan.classes[cls].program, times.alone));
   }
   const int64_t decoder = ir::models::decoder_layers(job.model);
@@ -491,7 +513,7 @@ ModelCost Measuring::of(const CostKey& key) {
                        ? cost_of_each(stages)
                        : cost_of_layers(stages.data(), static_cast<int>(ir::models::layer_period(job.model)));
   if (cost.layers.empty())
-    cost.boundary_bytes = boundaries.front(), cost.behind_boundary = behind;
+    cost.boundary_bytes = boundaries.front(), cost.behind_boundary = behind, cost.before_gradient = before;
   else if (!differs)
     cost.boundaries = std::move(boundaries);
   if (ir::models::has_tied_head(job.model)) {

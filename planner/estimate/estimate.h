@@ -90,6 +90,9 @@ struct ModelCost {
   // The most time, in s, of kernels of a stage's backward pass after the gradient that the stage before waits
   // for; known where layers are equal.
   double behind_boundary = 0;
+  // The time, in s, of a backward pass of a stage before it needs the gradient from the next one: its last
+  // layer's recomputation. Known where layers are equal.
+  double before_gradient = 0;
 
   StageCost joint_of(int begin) const {
     return layers.empty() ? joint : joints.empty() ? StageCost() : at(joints, begin);

@@ -17,8 +17,8 @@ constexpr int followed = 4;  // times as many micro-batches as stages
 struct Walk {
   std::vector<ir::PhaseRun> order;
   size_t next = 0;
-  double now = 0;                  // its last run has ended
-  double sent = 0, sent_back = 0;  // the last transfers into it have ended
+  double now = 0;   // its last run has ended
+  double sent = 0;  // its last transfer has ended
 };
 
 class Runs {
@@ -28,7 +28,7 @@ class Runs {
     for (int s = 0; s < p_.stages; ++s) walks_.push_back({planner::stage_order(p_, s)});
   }
 
-  double seconds() {
+  std::vector<double> ends() {
     for (bool any = true, up = true; any; up = !up) {
       any = false;
       for (int i = 0; i < p_.stages; ++i) {
@@ -36,18 +36,18 @@ class Runs {
         while (run_next(stage)) any = true;
       }
     }
-    double end = 0;
+    std::vector<double> all;
     for (const Walk& walk : walks_) {
       if (walk.next < walk.order.size()) throw Error::fault("pipeline", "its stages wait for each other");
-      end = std::max(end, walk.now);
+      all.push_back(walk.now);
     }
-    return end;
+    return all;
   }
 
  private:
   size_t batches() const { return static_cast<size_t>(p_.micro_batches); }
-  double& end_of(std::vector<double>& ends, int part, int micro_batch) {
-    return ends[static_cast<size_t>(part) * batches() + static_cast<size_t>(micro_batch)];
+  double& of(std::vector<double>& arrivals, int part, int micro_batch) {
+    return arrivals[static_cast<size_t>(part) * batches() + static_cast<size_t>(micro_batch)];
   }
 
   // False where what it reads is not made yet, or where none is left.
@@ -57,46 +57,54 @@ class Runs {
     const auto [phase, micro_batch] = walk.order[walk.next];
     const int kind = phase / p_.chunks, part = phase % p_.chunks * p_.stages + stage;
     const RunTimes& own = at(times_, part);
+    const bool last = part + 1 == static_cast<int>(times_.size());
     if (kind == 2) {
       walk.now += own.weight;
     } else if (kind == 0) {
-      if (part > 0 && !arrives(forward_, part - 1, micro_batch, at(times_, part - 1).send, walk.sent))
-        return false;
-      walk.now = std::max(walk.now, part > 0 ? walk.sent : 0) + own.forward;
-      end_of(forward_, part, micro_batch) = walk.now;
+      const double input = part > 0 ? of(forward_, part - 1, micro_batch) : 0;
+      if (input < 0) return false;
+      walk.now = std::max(walk.now, input) + own.forward;
+      of(forward_, part, micro_batch) = last ? walk.now : sent(walk, walk.now, own.send);
     } else {
-      const bool last = part + 1 == static_cast<int>(times_.size());
-      if (!last && !arrives(backward_, part + 1, micro_batch, own.send, walk.sent_back)) return false;
-      walk.now = std::max(walk.now, last ? 0 : walk.sent_back) + own.backward;
-      end_of(backward_, part, micro_batch) = walk.now;
+      const double gradient = last ? 0 : of(backward_, part + 1, micro_batch);
+      if (gradient < 0) return false;
+      walk.now = std::max(walk.now + own.before_gradient, gradient) + own.backward - own.before_gradient;
+      if (part > 0)
+        of(backward_, part, micro_batch) =
+            sent(walk, walk.now - own.behind_gradient, at(times_, part - 1).send);
     }
     ++walk.next;
     return true;
   }
 
-  bool arrives(std::vector<double>& ends, int part, int micro_batch, double send, double& sent) {
-    const double made = end_of(ends, part, micro_batch);
-    if (made < 0) return false;
-    sent = std::max(sent, made) + send;
-    return true;
+  // The end of a transfer out of a stage.
+  static double sent(Walk& walk, double made, double seconds) {
+    return walk.sent = std::max(walk.sent, made) + seconds;
   }
 
   const Pipeline& p_;
   const std::vector<RunTimes>& times_;
-  std::vector<double> forward_, backward_;  // ends by part and micro-batch; -1: not yet
+  // By part and micro-batch: when what it made is where it is read; -1: not yet.
+  std::vector<double> forward_, backward_;
   std::vector<Walk> walks_;
 };
 
 }  // namespace
 
-double runs_seconds(const Pipeline& pipeline, const std::vector<RunTimes>& times) {
+std::vector<double> runs_ends(const Pipeline& pipeline, const std::vector<RunTimes>& times) {
   const int groups_left = pipeline.micro_batches / pipeline.stages - followed;
-  if (groups_left <= 0) return Runs(pipeline, times).seconds();
+  if (groups_left <= 0) return Runs(pipeline, times).ends();
   Pipeline some = pipeline;
   some.micro_batches -= groups_left * pipeline.stages;
-  const double first = Runs(some, times).seconds();
+  std::vector<double> ends = Runs(some, times).ends();
   some.micro_batches -= pipeline.stages;
-  return first + groups_left * (first - Runs(some, times).seconds());
+  const std::vector<double> before = Runs(some, times).ends();
+  for (size_t s = 0; s < ends.size(); ++s) ends[s] += groups_left * (ends[s] - before[s]);
+  return ends;
+}
+
+double runs_seconds(const Pipeline& pipeline, const std::vector<RunTimes>& times) {
+  return std::ranges::max(runs_ends(pipeline, times));
 }
 
 }  // namespace boxcar::search

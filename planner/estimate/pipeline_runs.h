@@ -6,8 +6,8 @@
 //   stage 0:  F.0 F.1 ... ... B.0 B.0 B.1 B.1      F.0 at 0, B.0 from 4 to 6, B.1 from 7 to 9: it waits
 //   stage 1:  ... F.0 B.0 B.0 F.1 B.1 B.1          for B.1 of stage 1, which ends at 7
 //
-// Transfers of one direction into a stage follow each other. Slots of transfers are not in this: a schedule
-// has as many as it needs.
+// Transfers out of a stage, to the next one and to the one before, share its links and so follow each other.
+// Slots of transfers are not in this: a schedule has as many as it needs.
 #pragma once
 
 #include <vector>
@@ -21,10 +21,15 @@ struct RunTimes {
   double forward = 0, backward = 0;
   double weight = 0;  // of the second part of the backward pass, where that is split
   double send = 0;    // what it made, to the next (virtual) stage; as long for the gradient on its way back
+  // Of `backward`: what needs no gradient of the next stage, at its begin (the last layer's recomputation);
+  // and what is left when the gradient is made that the stage before waits for.
+  double before_gradient = 0, behind_gradient = 0;
 };
 
 // By (virtual) stage in the model's order. Of many micro-batches, those of some groups are followed, and each
-// group behind them takes as long as the last of these.
+// group behind them takes as long as the last of these. Ends are by stage, in s from the step's begin.
+std::vector<double> runs_ends(const planner::Pipeline& pipeline, const std::vector<RunTimes>& times);
+// Of the last of them.
 double runs_seconds(const planner::Pipeline& pipeline, const std::vector<RunTimes>& times);
 
 }  // namespace boxcar::search

@@ -22,6 +22,8 @@ namespace {
 using planner::Hints;
 using planner::Job;
 
+constexpr int few_runs = 32;  // forward passes of (virtual) stages in a step, of all stages
+
 void add(StateTime& sum, const StateTime& part, double times) {
   sum.whole += times * part.whole;
   sum.least += times * part.least;
@@ -431,18 +433,20 @@ std::vector<PipelineStage> pipeline_of(const Job& job, const planner::Mesh& mesh
   return pipeline;
 }
 
-// Where runs are followed one by one: of backward passes in two parts, virtual stages that differ, and those
-// of groups that differ.
+// Where runs are followed one by one: of few micro-batches, of backward passes in two parts, of virtual
+// stages that differ, and those of groups that differ.
 bool is_irregular(const Job& job) {
   const Hints& h = job.parallel;
+  if (h.pp > 1 && int64_t{h.pp} * h.virtual_stages * job.train.micro_batches <= few_runs) return true;
   if (h.virtual_stages == 1) return h.pp > 1 && planner::splits_backward(h.schedule.kind);
   const auto [least, most] = std::minmax_element(h.stage_layers.begin(), h.stage_layers.end());
   return *least != *most || job.train.micro_batches % h.pp != 0;
 }
 
-// Of all forward and backward passes, with transfers.
-double passes_seconds(const Job& job, const planner::Mesh& mesh, const KindCosts& costs,
-                      const std::vector<std::vector<Part>>& parts, const std::vector<StageCost>& stages) {
+// By stage, the end of all forward and backward passes, with transfers.
+std::vector<double> passes_ends(const Job& job, const planner::Mesh& mesh, const KindCosts& costs,
+                                const std::vector<std::vector<Part>>& parts,
+                                const std::vector<StageCost>& stages) {
   const Hints& h = job.parallel;
   const bool splits = planner::splits_backward(h.schedule.kind);
   const std::vector<double> slowness = slowness_by_stage(h, job.cluster);
@@ -453,6 +457,12 @@ double passes_seconds(const Job& job, const planner::Mesh& mesh, const KindCosts
       const StageCost one = cost_of(job, costs, parts[s][chunk], {}).slowed(slowness[s]);
       RunTimes& own = times[chunk * stages.size() + s];
       own = {one.forward, one.backward - one.weight, one.weight, 0};
+      const Part& part = parts[s][chunk];
+      if (part.layers > 0) {
+        own.before_gradient =
+            (part.recomputed == part.layers ? costs.recomputed : costs.others).before_gradient;
+        own.behind_gradient = (part.recomputed > 0 ? costs.recomputed : costs.others).behind_boundary;
+      }
       backward += one.backward;
     }
     // A table that is there twice saves a stage some of it.
@@ -461,7 +471,7 @@ double passes_seconds(const Job& job, const planner::Mesh& mesh, const KindCosts
   }
   for (size_t v = 0; v + 1 < times.size(); ++v)
     times[v].send = hop_seconds(job, mesh, costs.recomputed, static_cast<int>(v));
-  return runs_seconds(planner::pipeline_of(h, job.train.micro_batches), times);
+  return runs_ends(planner::pipeline_of(h, job.train.micro_batches), times);
 }
 
 constexpr int all_of_them = 1 << 30;
@@ -525,28 +535,32 @@ Estimate estimate(const Job& job, const KindCosts& costs) {
   const InFlight in_flight = in_flight_of(job);
   const std::vector<StageCost> stages = stages_of(job, costs, parts, in_flight);
   Estimate result;
-  double slowest = 0, sum = 0, state = 0, forward = 0;
+  double slowest = 0, sum = 0, forward = 0;
+  std::vector<double> states;
   for (int s = 0; s < h.pp; ++s) {
     const StageCost& stage = at(stages, s);
     slowest = std::max(slowest, stage.forward + stage.backward);
     forward = std::max(forward, stage.forward);
     sum += stage.forward + stage.backward;
-    state = std::max(state, state_seconds(job, mesh, stage, first_elements(cost, h, s)));
+    states.push_back(state_seconds(job, mesh, stage, first_elements(cost, h, s)));
     const double bytes = stage_bytes(job, cost, stage, at(parts, s));
     if (bytes > result.bytes) result.bytes = bytes, result.fullest_stage = s;
   }
   if (h.virtual_stages == 1) result.split_saves = 2 * (h.pp - 1) * forward;
   if (is_irregular(job)) {
-    result.seconds = passes_seconds(job, mesh, costs, parts, stages) + state + tied_seconds(job, mesh, cost);
+    const std::vector<double> ends = passes_ends(job, mesh, costs, parts, stages);
+    for (size_t s = 0; s < ends.size(); ++s) result.seconds = std::max(result.seconds, ends[s] + states[s]);
+    result.seconds += tied_seconds(job, mesh, cost);
     return result;
   }
   double period = slowest;
   if (h.pp > 1) {
     const std::vector<PipelineStage> pipeline = pipeline_of(job, mesh, cost, stages);
-    double slowest_hop = 0;
+    double slowest_hop = 0, sending = 0;
     for (const PipelineStage& stage : pipeline) {
       result.seconds += stage.send + stage.send_back;
       slowest_hop = std::max(slowest_hop, stage.send);
+      sending = std::max(sending, stage.send + stage.send_back);
     }
     // A stage with room for all micro-batches of a step never waits for it.
     std::vector<int> counts = counts_of(in_flight);
@@ -554,9 +568,10 @@ Estimate estimate(const Job& job, const KindCosts& costs) {
         counts.begin(), counts.end(), [&](int count) { return count >= m; }, all_of_them);
     // With virtual stages every run waits for what it reads.
     period = h.virtual_stages == 1 ? period_with(pipeline, counts) : slowest + h.virtual_stages * slowest_hop;
-    period = std::max(period, memory_seconds(job, mesh, cost));
+    period = std::max({period, h.virtual_stages * sending, memory_seconds(job, mesh, cost)});
   }
-  result.seconds += m * period + (sum - slowest) / h.virtual_stages + state + tied_seconds(job, mesh, cost);
+  result.seconds += m * period + (sum - slowest) / h.virtual_stages + std::ranges::max(states) +
+                    tied_seconds(job, mesh, cost);
   return result;
 }
 

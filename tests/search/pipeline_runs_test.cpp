@@ -26,6 +26,26 @@ TEST(PipelineRuns, WaitForWhatTheyRead) {
   EXPECT_EQ(runs_seconds({Schedule::gpipe, 2, 1, 2}, {{0, 0, 0, 5}, {1, 1}}), 5 + 5 + 1 + 1 + 5 + 5);
 }
 
+// A stage in the middle sends outputs of 2 s one way and gradients of 2 s the other: 4 s for each
+// micro-batch, with enough of them in flight.
+TEST(PipelineRuns, SendBothWaysOverTheSameLinks) {
+  const auto seconds = [](int micro_batches) {
+    return runs_seconds({plain, 3, 1, micro_batches, {7, 4, 1}}, equal(3, {0.5, 0.5, 0, 2}));
+  };
+  EXPECT_EQ(seconds(12), 51.5);
+  EXPECT_EQ(seconds(24), 51.5 + 12 * 4);
+}
+
+// Two stages, one micro-batch: F of 1 s each, B of 2 s each.
+TEST(PipelineRuns, WaitForGradientsOnlyWhereTheyNeedThem) {
+  std::vector<RunTimes> times = equal(2, {1, 2});
+  times[0].before_gradient = 0.5;  // begins at 3.5 s, half done when the gradient is there
+  EXPECT_EQ(runs_seconds({plain, 2, 1, 1}, times), 5.5);
+  times[1].behind_gradient = 0.5;  // the gradient is there at 3.5 s
+  EXPECT_EQ(runs_seconds({plain, 2, 1, 1}, times), 5);
+  EXPECT_EQ(runs_ends({plain, 2, 1, 1}, times), (std::vector<double>{5, 4}));
+}
+
 // p - 1 times a forward and a backward pass of a stage, or a v-th of it, are beside m times a stage's.
 TEST(PipelineRuns, FillAndDrainByTheFormula) {
   for (const int p : {2, 4, 8})
