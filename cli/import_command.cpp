@@ -78,6 +78,12 @@ void import_model(const ImportArguments& arguments, Extent extent) {
     throw Error::input(arguments.model, text);
   }
   const ir::models::GraphModel model = ir::models::read_graph_model(imported.text);
+  if (imported.fixed_batch > 0)
+    tell(
+        fmt::format("the file has a fixed batch of {}: numbers that the model computes from it, as a "
+                    "division by it, stay "
+                    "(export it with an open batch, docs/import.md)",
+                    imported.fixed_batch));
   if (extent == Extent::reading) return;
   backends::host::write_safetensors(weights, imported.weights);
   write_file(arguments.output, [&](std::ostream& out) { out << imported.text; });

@@ -27,6 +27,8 @@ void rename_old_labels(ir::Plan& plan) {
     if (version.mapped() == "1") plan.labels.emplace("parallel.attention_kernel", "flash1");
 }
 
+}  // namespace
+
 ir::Plan read_plan(const std::string& file) {
   ir::Plan plan;
   try {
@@ -41,6 +43,8 @@ ir::Plan read_plan(const std::string& file) {
   }
   return plan;
 }
+
+namespace {
 
 // Refuses labels in a section of a job's keys that name no key, and so would be left out unnoticed.
 void check_labels(const ir::Plan& plan, const std::string& path) {

@@ -20,6 +20,8 @@ struct SavedPlan {
 // the file, with line and column where it does not read back.
 SavedPlan load_plan(const std::string& path, const GivenKeys& given);
 
+// Throws Error (bad input) with line and column where the file is no plan.
+ir::Plan read_plan(const std::string& file);
 // The keys that a plan's labels are, without those that have their default. Throws Error (bad input) where a
 // label of a job's sections names no key.
 GivenKeys keys_of(const ir::Plan& plan, const std::string& path);

@@ -233,7 +233,8 @@ training::TrainingJob prepare(const TrainArguments& arguments, std::optional<Pla
 void train(const TrainArguments& arguments, Extent extent, Shared& shared) {
   GivenKeys given = arguments.job.given();
   refuse_what_is_simulated_alone(given);
-  given = with_model(given);
+  if (arguments.plan.empty() || is_of_text(keys_of(read_plan(arguments.plan), arguments.plan)))
+    given = with_model(given);
   std::optional<PlanToTrain> saved;
   if (arguments.plan.empty()) {
     given = with_defaults(given);

@@ -151,7 +151,7 @@ double Conversion::known_number(const Value& value, const char* what) const {
 }
 
 std::optional<double> Conversion::uniform(const Value& value) const {
-  if (!value.is_known() || (!value.weight.empty() && !value.type.shape.empty())) return {};
+  if (!value.is_known() || !value.weight.empty()) return {};
   const HostTensor elements = elements_of(value);
   if (elements.data.empty()) return {};
   for (const double x : elements.data)
@@ -193,7 +193,7 @@ std::vector<Value> Conversion::emit_all(std::string_view op, const std::vector<V
   std::vector<Value> results;
   if (std::all_of(operands.begin(), operands.end(), [](const Value& v) { return v.is_known(); })) {
     const auto of_weight = std::find_if(operands.begin(), operands.end(), [](const Value& v) {
-      return !v.weight.empty() && v.type.dtype == DType::float32 && !v.type.shape.empty();
+      return !v.weight.empty() && v.type.dtype == DType::float32;
     });
     if (of_weight != operands.end())
       return made_of_weights(op, operands, std::move(attrs), what, of_weight->weight);

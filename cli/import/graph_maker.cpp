@@ -32,7 +32,7 @@ std::string as_name(std::string_view name) {
 }  // namespace
 
 GraphMaker::GraphMaker(const OnnxModel& model, const ImportOptions& options, int64_t batch)
-    : model_(model), options_(options), batch_(batch), builder_(options.name) {}
+    : model_(model), options_(options), batch_(batch), builder_(options.name), names_{"loss"} {}
 
 GraphMaker::Made GraphMaker::run() {
   find_needed();
@@ -45,7 +45,7 @@ GraphMaker::Made GraphMaker::run() {
   for (const TensorId table : tables_) graph.tensor(table).role = ir::Role::constant;
   mark_blocks(graph, model_, node_of_op_);
   mark_cores(graph);
-  return {std::move(graph), std::move(weights_)};
+  return {std::move(graph), std::move(weights_), file_batch_};
 }
 
 const OnnxValue& GraphMaker::chosen_output() const {
@@ -88,6 +88,7 @@ void GraphMaker::check_operators() const {
 }
 
 void GraphMaker::add_inputs() {
+  std::vector<std::string> open;  // symbols of axes behind the batch
   for (const OnnxValue& input : model_.inputs) {
     if (!needed_.contains(input.name)) continue;
     ir::Shape shape;
@@ -95,6 +96,7 @@ void GraphMaker::add_inputs() {
       int64_t size = extent.size;
       if (const auto given = options_.sizes.find(extent.symbol); given != options_.sizes.end())
         size = given->second;
+      if (!shape.empty() && !extent.symbol.empty()) open.push_back(extent.symbol);
       if (!shape.empty() && size == 0)
         throw Error::input(input.name,
                            fmt::format("axis {} has no size (give it as --size {}=...)", shape.size(),
@@ -120,6 +122,10 @@ void GraphMaker::add_inputs() {
     }
     values_[input.name] = value;
   }
+  for (const auto& [symbol, size] : options_.sizes)
+    if (std::find(open.begin(), open.end(), symbol) == open.end())
+      throw Error::input("--size", fmt::format("no axis behind the batch is called {}{}; open are: {}",
+                                               symbol, did_you_mean(symbol, open), fmt::join(open, ", ")));
   for (const auto& [name, weight] : model_.weights)
     if (needed_.contains(name)) values_[name] = {weight.type, -1, &weight, {}, name};
 }
@@ -186,7 +192,10 @@ std::vector<TensorId> GraphMaker::add(const OnnxNode& node, std::string_view op,
   for (const Value& value : operands) tensors.push_back(place(value, node));
   const std::string name = op_name(node, what);
   node_of_op_[name] = static_cast<size_t>(&node - model_.nodes.data());
-  return builder_.op(op, std::move(tensors), std::move(attrs), name);
+  const TensorId first = tensors[0];
+  const std::vector<TensorId> results = builder_.op(op, std::move(tensors), std::move(attrs), name);
+  for (const TensorId result : results) producers_[result] = {std::string(op), first};
+  return results;
 }
 
 TensorId GraphMaker::place(const Value& value, const OnnxNode& reader) {
@@ -196,19 +205,19 @@ TensorId GraphMaker::place(const Value& value, const OnnxNode& reader) {
     if (made.empty()) made = add(*origin->node, origin->op, origin->operands, origin->attrs, origin->what);
     return at(made, value.result);
   }
-  const bool is_weight =
-      !value.weight.empty() && value.type.dtype == DType::float32 && !value.type.shape.empty();
-  const std::string key = value.weight + (value.stored ? "" : " computed");
-  if (is_weight)
-    if (const auto found = parameters_.find(key); found != parameters_.end()) return found->second;
+  const bool is_weight = !value.weight.empty() && value.type.dtype == DType::float32;
   if (is_weight && value.stored) {
-    const std::string name = unique(parameter_name(value.weight, reader));
-    weights_[name] = *value.stored;
-    return parameters_[key] = builder_.parameter(name, value.type);
+    TensorId& tensor = parameters_.try_emplace(value.weight, -1).first->second;
+    if (tensor < 0) {
+      const std::string name = unique(parameter_name(value.weight, reader));
+      weights_[name] = *value.stored;
+      tensor = builder_.parameter(name, value.type);
+    }
+    return tensor;
   }
   const HostTensor elements =
       value.computed ? *value.computed : backends::cpu::load(value.type, value.stored->bytes.data());
-  if (is_weight) return parameters_[key] = parameter(unique(parameter_name(value.weight, reader)), elements);
+  if (is_weight) return parameter(unique(parameter_name(value.weight, reader)), elements);
   const auto& data = elements.data;
   if (std::all_of(data.begin(), data.end(), [&](double x) { return x == data[0]; })) {
     const double number = data.empty() ? 0 : data[0];
@@ -226,18 +235,51 @@ TensorId GraphMaker::place(const Value& value, const OnnxNode& reader) {
 
 // --- the loss
 
+// Of images, PyTorch has the classes on the second axis.
+TensorId GraphMaker::with_classes_last(const Value& scores) {
+  if (scores.type.shape.size() != 4) return scores.tensor;
+  return builder_.op1("transpose", {scores.tensor}, {{"perm", ir::Shape{0, 2, 3, 1}}}, unique("scores"));
+}
+
+// [batch, positions...] of flat scores [batch x positions, classes]: what a reshape made rows of. Empty where
+// that is not found, since rows may stand in another order.
+ir::Shape GraphMaker::rows_of(TensorId scores) const {
+  const int64_t rows = builder_.type(scores).shape[0];
+  while (true) {
+    const auto found = producers_.find(scores);
+    if (found == producers_.end()) return {};
+    const auto& [op, first] = found->second;
+    const ir::Shape& from = builder_.type(first).shape;
+    if (op == "reshape") {
+      int64_t leading = 1;
+      for (size_t axes = 0; axes < from.size(); ++axes) {
+        leading *= from[axes];
+        const auto end = from.begin() + static_cast<std::ptrdiff_t>(axes) + 1;
+        if (leading == rows && from[0] == batch_) return {from.begin(), end};
+      }
+      return {};
+    }
+    constexpr std::string_view keeping_rows[] = {"matmul",  "add",      "sub",     "mul",  "scale",
+                                                 "relu",    "gelu",     "silu",    "tanh", "layer_norm",
+                                                 "sigmoid", "rms_norm", "dropout", "div"};
+    const bool keeps =
+        std::find(std::begin(keeping_rows), std::end(keeping_rows), op) != std::end(keeping_rows);
+    if (!keeps || from.empty() || from[0] != rows) return {};
+    scores = first;
+  }
+}
+
 // An input for labels of these scores, [batch, ..., classes], as an input begins with the batch.
-TensorId GraphMaker::labels_like(const Value& scores) {
-  ir::Shape labels = scores.type.shape;
+TensorId GraphMaker::labels_like(TensorId scores) {
+  const ir::TensorType type = builder_.type(scores);
+  ir::Shape labels = type.shape;
   if (!labels.empty()) labels.pop_back();
-  ir::Shape sample = labels;
-  if (labels.empty() || labels[0] % batch_ != 0)
-    throw Error::input(chosen_output().name,
-                       fmt::format("is {}, expected scores of classes that begin with the "
-                                   "batch",
-                                   ir::to_text(scores.type)));
-  const bool flat = labels[0] != batch_;  // of batch x positions
-  if (flat) sample = {batch_, labels[0] / batch_};
+  const bool flat = labels.size() == 1 && labels[0] != batch_;
+  const ir::Shape sample = flat ? rows_of(scores) : labels;
+  if (sample.empty() || sample[0] != batch_)
+    throw Error::input(
+        chosen_output().name,
+        fmt::format("is {}, expected scores of classes [batch, ..., classes]", ir::to_text(type)));
   const TensorId input = builder_.input(unique("labels"), {sample, DType::int64});
   return flat ? builder_.op1("reshape", {input}, {{"shape", labels}}, unique("labels.flat")) : input;
 }
@@ -253,10 +295,14 @@ void GraphMaker::add_loss() {
     for (size_t i = 0; i < builder_.type(losses).shape.size(); ++i) axes.push_back(static_cast<int64_t>(i));
     builder_.op1("reduce_mean", {losses}, {{"axes", axes}}, "loss");
   };
-  if (names_.contains("loss")) throw Error::fault("loss", "is a name of the model's own");
-  if (options_.loss == "cross_entropy")
-    return mean(builder_.op("cross_entropy", {value.tensor, labels_like(value)}, {}, unique("losses"))[0]);
+  if (options_.loss == "cross_entropy") {
+    const TensorId scores = with_classes_last(value);
+    return mean(builder_.op("cross_entropy", {scores, labels_like(scores)}, {}, unique("losses"))[0]);
+  }
   if (options_.loss == "mean_squared") {
+    if (value.type.shape.empty() || value.type.shape[0] != batch_)
+      throw Error::input(output.name, fmt::format("is {}, expected an output that begins with the batch",
+                                                  ir::to_text(value.type)));
     const TensorId target = builder_.input(unique("targets"), value.type);
     const TensorId error = builder_.op1("sub", {value.tensor, target}, {}, unique("errors"));
     return mean(builder_.op1("mul", {error, error}, {}, unique("losses")));

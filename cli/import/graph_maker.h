@@ -21,6 +21,7 @@ class GraphMaker {
   struct Made {
     ir::Graph graph;
     std::map<std::string, StoredTensor> weights;  // by the graph's names
+    int64_t fixed_batch;                          // of the file's inputs; 0 where it is open
   };
   // Throws Error (bad input) where the model is none that can be written as a graph.
   Made run();
@@ -34,7 +35,9 @@ class GraphMaker {
   void add_inputs();
   void convert(const OnnxNode& node);
   void add_loss();
-  ir::TensorId labels_like(const Value& scores);
+  ir::TensorId with_classes_last(const Value& scores);
+  ir::Shape rows_of(ir::TensorId scores) const;
+  ir::TensorId labels_like(ir::TensorId scores);
   // An op of the graph.
   std::vector<ir::TensorId> add(const OnnxNode& node, std::string_view op, const std::vector<Value>& operands,
                                 ir::Attrs attrs, std::string_view what);
@@ -58,6 +61,11 @@ class GraphMaker {
   std::map<std::pair<std::string, double>, ir::TensorId> constants_;
   std::map<std::string, std::string> ends_;  // of a weight's name, as its reader asks
   std::map<std::string, StoredTensor> weights_;
+  struct Producer {
+    std::string op;
+    ir::TensorId first = -1;  // its first operand
+  };
+  std::map<ir::TensorId, Producer> producers_;
   std::vector<ir::TensorId> tables_;  // parameters that are not trained
   std::map<std::string, size_t> node_of_op_;
   std::set<std::string> names_;

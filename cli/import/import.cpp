@@ -23,6 +23,13 @@ std::string_view digits(std::string_view text) {
   return text.substr(0, end);
 }
 
+// A line begins with its tensor: "%x: float32[...".
+[[noreturn]] void refuse_number(std::string_view text) {
+  const std::string_view line = text.substr(text.rfind('\n') + 1);
+  throw Error::input(std::string(line.substr(0, line.find_first_of(":,"))),
+                     "has a number that depends on the batch and is no multiple of it");
+}
+
 // One text out of the same model's at both batches: "batch" or "batch*16" where their numbers differ.
 std::string with_batch(std::string_view one, std::string_view two) {
   std::string text;
@@ -40,9 +47,9 @@ std::string with_batch(std::string_view one, std::string_view two) {
       const bool wholes = !a.empty() && !b.empty() && a.size() < 18 && b.size() < 18;
       const int64_t x = wholes ? std::stoll(std::string(a)) : 0, y = wholes ? std::stoll(std::string(b)) : 0;
       const int64_t times = x / batches[0];
-      if (times == 0 || times * batches[0] != x || times * batches[1] != y)
-        throw Error::input("", fmt::format("an extent is no multiple of the batch in \"{}\"",
-                                           text.substr(text.rfind('\n') + 1)));
+      const bool is_part =
+          (!text.empty() && text.back() == '.') || (two.size() > b.size() && two[b.size()] == '.');
+      if (is_part || times == 0 || times * batches[0] != x || times * batches[1] != y) refuse_number(text);
       text += times == 1 ? "batch" : fmt::format("batch*{}", times);
     }
     one.remove_prefix(a.size());
@@ -59,6 +66,7 @@ Imported import_onnx(OnnxModel model, const ImportOptions& options) {
   const GraphMaker::Made two = GraphMaker(model, options, batches[1]).run();
   Imported imported{with_batch(ir::to_text(one.graph), ir::to_text(two.graph)), {}};
   imported.weights.tensors = std::move(one.weights);
+  imported.fixed_batch = one.fixed_batch;
   ir::models::read_graph_model(imported.text);
   return imported;
 }

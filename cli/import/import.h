@@ -24,6 +24,7 @@ struct ImportOptions {
 struct Imported {
   std::string text;  // ir::models::read_graph_model reads it
   backends::host::StoredFile weights;
+  int64_t fixed_batch = 0;  // that the file's inputs begin with; 0 where it is open
 };
 
 // Throws Error (bad input): operators that have no form here, each with how many there are; one that has none

@@ -63,8 +63,13 @@ Value slim(const Conversion& c, const Value& value) {
   return number ? c.constant(*number, {}, value.type.dtype) : value;
 }
 
+// Whether x's shape is that of both together.
 bool keeps_shape(const Value& x, const Value& other) {
-  return other.type.shape.size() <= x.type.shape.size();
+  const ir::Shape &whole = x.type.shape, &part = other.type.shape;
+  if (part.size() > whole.size()) return false;
+  for (size_t i = 0; i < part.size(); ++i)
+    if (part[i] != 1 && part[i] != whole[whole.size() - part.size() + i]) return false;
+  return true;
 }
 
 template <const char* const& op>
@@ -100,7 +105,7 @@ void power(Conversion& c) {
   if (exponent == -1) return c.out(c.emit("div", {c.constant(1), x}));
   if (exponent == -0.5) return c.out(c.emit("div", {c.constant(1), c.emit("sqrt", {x}, {}, "root")}));
   if (exponent != 2 && exponent != 3)
-    c.refuse(fmt::format("has the exponent {}, expected 0.5, 1, 2 or 3", exponent));
+    c.refuse(fmt::format("has the exponent {}, expected -1, -0.5, 0.5, 1, 2 or 3", exponent));
   Value y = c.emit("mul", {x, x}, {}, exponent == 2 ? "" : "square");
   c.out(exponent == 2 ? y : c.emit("mul", {y, x}));
 }
@@ -128,8 +133,15 @@ Value clamped(const Conversion& c, Value x, std::optional<double> low, std::opti
 
 void clip(Conversion& c) { c.out(clamped(c, c.in(0), limit(c, 1, "min"), limit(c, 2, "max"))); }
 
-void minimum(Conversion& c) { c.out(clamped(c, c.in(0), {}, c.known_number(c.in(1), "the limit"))); }
-void maximum(Conversion& c) { c.out(clamped(c, c.in(0), c.known_number(c.in(1), "the limit"), {})); }
+// Of a value and a number, in either order.
+template <bool is_maximum>
+void extremum(Conversion& c) {
+  if (c.operands() != 2) c.refuse(fmt::format("has {} operands, expected 2", c.operands()));
+  const bool first = c.in(0).is_known();
+  const double number = c.known_number(c.in(first ? 0 : 1), "the limit");
+  const Value& x = c.in(first ? 1 : 0);
+  c.out(is_maximum ? clamped(c, x, number, {}) : clamped(c, x, {}, number));
+}
 
 Value hard_sigmoid(const Conversion& c, const Value& x, double alpha, double beta) {
   const Value line = c.emit("add", {scaled(c, x, alpha, "slope"), c.constant(beta)}, {}, "line");
@@ -235,8 +247,8 @@ void add_pointwise_converters(Converters& table) {
                            {"Reciprocal", reciprocal},
                            {"Gelu", gelu},
                            {"Clip", clip},
-                           {"Min", minimum},
-                           {"Max", maximum},
+                           {"Min", extremum<false>},
+                           {"Max", extremum<true>},
                            {"HardSigmoid", hard_sigmoid},
                            {"HardSwish", hard_swish},
                            {"LeakyRelu", leaky_relu},

@@ -207,7 +207,10 @@ void gather(Conversion& c) {
       if (row < -extent || row >= extent) c.refuse(fmt::format("picks row {} of {}", row, extent));
       if (row < 0) row += extent;
     }
-    if (x.is_known() && x.weight.empty()) return c.out(c.emit("gather", {x, indices}, {{"axis", axis}}));
+    if (x.is_known() && x.weight.empty()) {
+      HostTensor counted{indices.type, {rows.begin(), rows.end()}};  // from the beginning
+      return c.out(c.emit("gather", {x, c.computed(std::move(counted))}, {{"axis", axis}}));
+    }
     const ir::Shape& all = indices.type.shape;
     const ir::Shape once = without_repeats(all, rows);
     const auto with_rows = [&](const ir::Shape& of_rows) {

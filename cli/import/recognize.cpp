@@ -150,6 +150,8 @@ class Recognizer {
     OnnxNode* scaled = reader(node.outputs[0], "Mul");
     if (!scaled || !model_.weights.contains(other(*scaled, node.outputs[0]))) return;
     const std::string gamma = other(*scaled, node.outputs[0]);
+    const ir::Shape& width = model_.weights.at(gamma).type.shape;
+    if (width.size() != 1 || width[0] < 2) return;  // not one number for each of a row
     const OnnxNode* centred = maker(d, "Sub");
     const OnnxNode* mean = centred ? maker(centred->inputs[1], "ReduceMean") : nullptr;
     if (!mean || mean->inputs[0] != centred->inputs[0] || !is_over_last(*mean)) {
@@ -161,6 +163,7 @@ class Recognizer {
     OnnxNode* shifted = reader(scaled->outputs[0], "Add");
     if (!shifted || !model_.weights.contains(other(*shifted, scaled->outputs[0]))) return;
     const std::string beta = other(*shifted, scaled->outputs[0]);
+    if (model_.weights.at(beta).type.shape != width) return;
     shifted->type = "LayerNormalization";
     shifted->inputs = {centred->inputs[0], gamma, beta};
     shifted->attributes = {{"epsilon", epsilon}};
@@ -249,7 +252,11 @@ class Recognizer {
 
   void loss(OnnxNode& node) {
     const OnnxNode* logs = maker(node.inputs[0], "LogSoftmax");
-    if (!logs) return;
+    const auto axis = logs ? logs->attributes.find("axis") : node.attributes.end();
+    const bool over_classes =
+        logs && (axis == logs->attributes.end() || axis->second == OnnxAttribute(int64_t{1}) ||
+                 axis->second == OnnxAttribute(int64_t{-1}));
+    if (!over_classes) return;
     node.type = "SoftmaxCrossEntropyLoss";
     node.inputs[0] = logs->inputs[0];
   }
@@ -279,13 +286,42 @@ bool is_transposed(const StoredTensor& one, const StoredTensor& two) {
   return differ;
 }
 
+bool is_copy(const std::string& weight) { return weight.find("::") != std::string::npos; }
+
+bool is_uniform(const StoredTensor& tensor) {
+  for (size_t at = 4; at < tensor.bytes.size(); at += 4)
+    if (std::memcmp(tensor.bytes.data(), tensor.bytes.data() + at, 4) != 0) return false;
+  return true;
+}
+
+// Equal copies are of one weight, which several operators read.
+void join_copies(OnnxModel& model) {
+  std::map<std::string, std::string> same;  // a copy's name: the first one's
+  std::vector<const std::string*> firsts;
+  for (const auto& [name, tensor] : model.weights) {
+    if (!is_copy(name) || tensor.type.dtype != ir::DType::float32 || tensor.type.shape.size() < 2 ||
+        is_uniform(tensor))
+      continue;
+    const StoredTensor& mine = tensor;
+    const auto first = std::find_if(firsts.begin(), firsts.end(),
+                                    [&](const std::string* one) { return model.weights.at(*one) == mine; });
+    if (first == firsts.end())
+      firsts.push_back(&name);
+    else
+      same[name] = **first;
+  }
+  for (OnnxNode& node : model.nodes)
+    for (std::string& input : node.inputs)
+      if (const auto found = same.find(input); found != same.end()) input = found->second;
+}
+
 // Copies have names of the exporter's own, "onnx::MatMul_145".
 void tie_copies(OnnxModel& model) {
   std::vector<OnnxNode> transposes;
   for (const auto& [copy, tensor] : model.weights) {
-    if (copy.find("::") == std::string::npos) continue;
+    if (!is_copy(copy)) continue;
     for (const auto& [name, other] : model.weights)
-      if (name.find("::") == std::string::npos && is_transposed(tensor, other)) {
+      if (!is_copy(name) && is_transposed(tensor, other)) {
         transposes.push_back({"", "Transpose", {name}, {copy}, {}});
         break;
       }
@@ -297,6 +333,7 @@ void tie_copies(OnnxModel& model) {
 }  // namespace
 
 void recognize_layers(OnnxModel& model) {
+  join_copies(model);
   tie_copies(model);
   Recognizer(model).run();
 }

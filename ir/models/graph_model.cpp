@@ -161,6 +161,25 @@ void sort_by_layer(Graph& graph) {
     for (const TensorId output : graph.ops[o].outputs) graph.tensor(output).producer = static_cast<OpId>(o);
 }
 
+// A reshape has its operand's register; the loss, which is watched, has one of its own.
+void give_loss_a_register(Graph& graph) {
+  for (size_t t = 0; t < graph.tensors.size(); ++t) {
+    Tensor& loss = graph.tensors[t];
+    if (loss.name != "loss" || at(graph.ops, loss.producer).type != "reshape") continue;
+    Op& reshape = at(graph.ops, loss.producer);
+    loss.name = reshape.name = "loss.reshaped";
+    Op copy;
+    copy.name = "loss", copy.type = "scale", copy.attrs = {{"factor", 1.0}}, copy.layer = reshape.layer;
+    copy.inputs = {static_cast<TensorId>(t)};
+    copy.outputs = {static_cast<TensorId>(graph.tensors.size())};
+    Tensor same = loss;
+    same.name = "loss", same.producer = static_cast<OpId>(graph.ops.size());
+    graph.tensors.push_back(std::move(same));
+    graph.ops.push_back(std::move(copy));
+    return;
+  }
+}
+
 // Ops that draw do so each for itself.
 void number_draws(Graph& graph) {
   int64_t last = 0;
@@ -192,6 +211,7 @@ Graph parse(const std::string& text, int64_t batch) {
   number_draws(graph);
   read_constants(graph);
   fill_layers(graph);
+  give_loss_a_register(graph);
   sort_by_layer(graph);
   try {
     verify(graph);

@@ -1,0 +1,220 @@
+// Operators by themselves: what an imported graph computes, which of its parameters are one, and what is
+// refused.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "backends/cpu/convert.h"
+#include "backends/cpu/evaluate.h"
+#include "cli/import/import.h"
+#include "ir/models/graph_model.h"
+#include "sbp/error.h"
+
+namespace boxcar::tests {
+namespace {
+
+using backends::cpu::HostTensor;
+using backends::cpu::Values;
+using ir::DType;
+using testing::DoubleNear;
+using testing::HasSubstr;
+using testing::Pointwise;
+using namespace cli::imports;
+using Numbers = std::vector<double>;
+using Ints = std::vector<int64_t>;
+
+StoredTensor stored(const ir::TensorType& type, const Numbers& numbers) {
+  StoredTensor tensor{type, std::vector<std::byte>(static_cast<size_t>(type.bytes()))};
+  backends::cpu::store({type, numbers}, tensor.bytes.data());
+  return tensor;
+}
+StoredTensor floats(ir::Shape shape, const Numbers& numbers) {
+  return stored({std::move(shape), DType::float32}, numbers);
+}
+StoredTensor wholes(const Numbers& numbers) {
+  return stored({{static_cast<int64_t>(numbers.size())}, DType::int64}, numbers);
+}
+
+OnnxNode node(const char* type, std::vector<std::string> inputs, std::string output,
+              std::map<std::string, OnnxAttribute> attributes = {}) {
+  return {"/" + output, type, std::move(inputs), {std::move(output)}, std::move(attributes)};
+}
+
+// y of x[batch, ...].
+OnnxModel model(std::vector<OnnxNode> nodes, std::map<std::string, StoredTensor> weights,
+                std::vector<OnnxExtent> extents = {{0, "n"}, {4, ""}}) {
+  return {17,
+          std::move(nodes),
+          std::move(weights),
+          {{"x", DType::float32, std::move(extents)}},
+          {{"y", DType::float32, {}}}};
+}
+
+struct Ran {
+  std::string text;
+  Numbers y;
+};
+Ran run(const OnnxModel& onnx, const HostTensor& x) {
+  const Imported imported = import_onnx(onnx, {.loss = "mean_squared"});
+  const ir::Graph graph = build(ir::models::read_graph_model(imported.text), x.type.shape[0]);
+  Values values{{"x", x}};
+  for (const auto& [name, tensor] : imported.weights.tensors)
+    values[name] = backends::cpu::load(tensor.type, tensor.bytes.data());
+  values["targets"] = backends::cpu::zeros(graph.tensor(find_tensor(graph, "targets")).type);
+  return {imported.text, evaluate(graph, values).at("errors").data};
+}
+
+std::string error_of(const OnnxModel& onnx, const ImportOptions& options) {
+  try {
+    import_onnx(onnx, options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+HostTensor x24(const Numbers& numbers) { return {{{2, 4}, DType::float32}, numbers}; }
+const HostTensor counted = x24({1, 2, 3, 4, 5, 6, 7, 8});
+
+// What x.chunk(2, dim=-1) is exported as: the last extent, halved.
+TEST(ImportOperators, CountKnownIndicesFromTheEnd) {
+  const auto onnx =
+      model({node("Shape", {"x"}, "shape"), node("Gather", {"shape", "last"}, "width"),
+             node("Div", {"width", "two"}, "half"), node("Slice", {"x", "zero", "half", "one"}, "part"),
+             node("Mul", {"part", "w"}, "y")},
+            {{"last", wholes({-1})},
+             {"two", wholes({2})},
+             {"zero", wholes({0})},
+             {"one", wholes({1})},
+             {"w", floats({2}, {1, 3})}});
+  EXPECT_EQ(run(onnx, counted).y, (Numbers{1, 6, 5, 18}));
+}
+
+TEST(ImportOperators, KeepTheRowsThatAConstantAdds) {
+  const auto onnx = model(
+      {node("Unsqueeze", {"x", "one"}, "row"), node("Mul", {"row", "twos"}, "rows"),
+       node("ReduceSum", {"rows", "one"}, "sum", {{"keepdims", int64_t{0}}}), node("Mul", {"sum", "w"}, "y")},
+      {{"one", wholes({1})}, {"w", floats({4}, {1, 1, 1, 2})}});
+  OnnxModel filled = onnx;
+  filled.nodes.insert(filled.nodes.begin(),
+                      node("Constant", {}, "twos", {{"value", floats({1, 3, 1}, {2, 2, 2})}}));
+  EXPECT_EQ(run(filled, counted).y, (Numbers{6, 12, 18, 48, 30, 36, 42, 96}));
+}
+
+TEST(ImportOperators, FoldEachBatchNormByItsOwnStatistics) {
+  const Numbers zeros(4, 0), ones(4, 1);
+  const auto norm = [&](const char* x, const char* mean, const char* y) {
+    return node("BatchNormalization", {x, "scale", "shift", mean, "variance"}, y, {{"epsilon", 0.0}});
+  };
+  const auto onnx =
+      model({norm("x", "mean1", "a"), norm("a", "mean2", "y")}, {{"scale", floats({4}, {1, 2, 1, 1})},
+                                                                 {"shift", floats({4}, zeros)},
+                                                                 {"variance", floats({4}, ones)},
+                                                                 {"mean1", floats({4}, zeros)},
+                                                                 {"mean2", floats({4}, {1, 1, 1, 2})}});
+  EXPECT_EQ(run(onnx, counted).y, (Numbers{0, 6, 2, 2, 4, 22, 6, 6}));
+}
+
+TEST(ImportOperators, TakeLimitsInEitherOrder) {
+  const auto onnx =
+      model({node("Constant", {}, "three", {{"value", floats({}, {3})}}), node("Max", {"three", "x"}, "low"),
+             node("Min", {"low", "six"}, "high"), node("Constant", {}, "six", {{"value", floats({}, {6})}}),
+             node("Mul", {"high", "w"}, "y")},
+            {{"w", floats({4}, {1, 1, 1, 2})}});
+  OnnxModel sorted = onnx;
+  std::swap(sorted.nodes[3], sorted.nodes[1]);
+  std::swap(sorted.nodes[3], sorted.nodes[2]);
+  EXPECT_EQ(run(sorted, counted).y, (Numbers{3, 3, 3, 8, 5, 6, 6, 12}));
+  OnnxModel three = sorted;
+  three.nodes[2].inputs.push_back("x");
+  EXPECT_EQ(error_of(three, {.loss = "mean_squared"}), "Max /low: has 3 operands, expected 2");
+}
+
+TEST(ImportOperators, TakeLogarithmsOfWhatUnderflows) {
+  const auto onnx =
+      model({node("LogSoftmax", {"x"}, "logs", {{"axis", int64_t{-1}}}), node("Mul", {"logs", "w"}, "y")},
+            {{"w", floats({4}, {1, 1, 1, 1.5})}});
+  const auto y = run(onnx, x24({0, 0, 0, 300, 0, 0, 0, 0})).y;
+  EXPECT_THAT(y, Pointwise(DoubleNear(1e-6), Numbers{-300, -300, -300, 0, -1.3862943611, -1.3862943611,
+                                                     -1.3862943611, -2.0794415417}));
+}
+
+TEST(ImportOperators, TrainNumbersThatAreWeights) {
+  const auto onnx = model({node("Mul", {"x", "gain"}, "y")}, {{"gain", floats({}, {1.5})}});
+  const Ran ran = run(onnx, counted);
+  EXPECT_THAT(ran.text, HasSubstr("%gain: float32[] = parameter()"));
+  EXPECT_EQ(ran.y, (Numbers{1.5, 3, 4.5, 6, 7.5, 9, 10.5, 12}));
+}
+
+// Exporters write a folded copy for each operator that reads a shared weight.
+TEST(ImportOperators, ReadOneWeightWhereCopiesAreEqual) {
+  const auto square = floats({4, 4}, {0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0});
+  const auto onnx =
+      model({node("MatMul", {"x", "onnx::MatMul_1"}, "a"), node("MatMul", {"a", "onnx::MatMul_2"}, "y")},
+            {{"onnx::MatMul_1", square}, {"onnx::MatMul_2", square}});
+  const Imported imported = import_onnx(onnx, {.loss = "mean_squared"});
+  EXPECT_EQ(imported.weights.tensors.size(), 1u) << imported.text;
+}
+
+TEST(ImportOperators, KeepNamesOfTheLossApart) {
+  OnnxModel onnx = model({node("Mul", {"loss", "w"}, "y")}, {{"w", floats({4}, {1, 1, 1, 2})}});
+  onnx.inputs[0].name = "loss";
+  const Imported imported = import_onnx(onnx, {.loss = "mean_squared"});
+  EXPECT_THAT(imported.text, HasSubstr("%loss_2: float32[batch, 4] = input()"));
+}
+
+// --- classes
+
+OnnxModel scores(std::vector<OnnxExtent> extents, std::vector<OnnxNode> nodes, ir::Shape weight) {
+  int64_t elements = 1;
+  for (const int64_t extent : weight) elements *= extent;
+  Numbers numbers;
+  for (int64_t i = 0; i < elements; ++i) numbers.push_back(static_cast<double>(i % 5));
+  return model(std::move(nodes), {{"w", floats(std::move(weight), numbers)}, {"flat", wholes({-1, 4})}},
+               std::move(extents));
+}
+
+TEST(ImportLoss, HasTheClassesOfImagesOnTheSecondAxis) {
+  const auto onnx = scores({{0, "n"}, {3, ""}, {5, ""}, {6, ""}}, {node("Mul", {"x", "w"}, "y")}, {3, 1, 1});
+  const std::string text = import_onnx(onnx, {.loss = "cross_entropy"}).text;
+  EXPECT_THAT(text, HasSubstr("%scores: float32[batch, 5, 6, 3] = transpose(%y) {perm=[0, 2, 3, 1]}"));
+  EXPECT_THAT(text, HasSubstr("%labels: int64[batch, 5, 6] = input()"));
+}
+
+TEST(ImportLoss, HasLabelsOfFlatScoresWhereTheirOrderIsKnown) {
+  const std::vector<OnnxExtent> sequence = {{0, "n"}, {7, ""}, {4, ""}};
+  const auto flat =
+      scores(sequence, {node("Reshape", {"x", "flat"}, "rows"), node("MatMul", {"rows", "w"}, "y")}, {4, 3});
+  EXPECT_THAT(import_onnx(flat, {.loss = "cross_entropy"}).text,
+              HasSubstr("%labels: int64[batch, 7] = input()"));
+  const auto turned =
+      scores(sequence,
+             {node("Transpose", {"x"}, "turned", {{"perm", Ints{1, 0, 2}}}),
+              node("Reshape", {"turned", "flat"}, "rows"), node("MatMul", {"rows", "w"}, "y")},
+             {4, 3});
+  EXPECT_EQ(error_of(turned, {.loss = "cross_entropy"}),
+            "y: is float32[7063, 3], expected scores of classes [batch, ..., classes]");
+  EXPECT_EQ(error_of(turned, {.loss = "mean_squared"}),
+            "y: is float32[7063, 3], expected an output that begins with the batch");
+}
+
+TEST(ImportLoss, NamesNumbersThatDependOnTheBatch) {
+  const auto onnx = model({node("Shape", {"x"}, "shape"), node("Gather", {"shape", "zero"}, "n"),
+                           node("Cast", {"n"}, "count", {{"to", int64_t{1}}}),
+                           node("Div", {"x", "count"}, "share"), node("Mul", {"share", "w"}, "y")},
+                          {{"zero", wholes({0})}, {"w", floats({4}, {1, 1, 1, 2})}});
+  EXPECT_EQ(error_of(onnx, {.loss = "mean_squared"}),
+            "%share: has a number that depends on the batch and is no multiple of it");
+}
+
+TEST(ImportLoss, NamesSizesOfNoAxis) {
+  const auto onnx =
+      model({node("Mul", {"x", "w"}, "y")}, {{"w", floats({1}, {2})}}, {{0, "n"}, {0, "width"}});
+  EXPECT_EQ(error_of(onnx, {.loss = "mean_squared", .sizes = {{"widht", 3}, {"width", 3}}}),
+            "--size: no axis behind the batch is called widht (did you mean width?); open are: width");
+}
+
+}  // namespace
+}  // namespace boxcar::tests
