@@ -160,6 +160,14 @@ TEST_F(OwnModel, ATableStaysAsItIs) {
     words.push_back("--graph=" + graph.path());
     EXPECT_EQ(losses(words), expected) << testing::PrintToString(plan);
   }
+  const TemporaryFile plan("plan.txt", "");
+  ASSERT_EQ(run_program({"simulate", "--graph=" + graph.path(), "--cluster=local", "--dp=2",
+                         "--global-batch=16", "--save-plan=" + plan.path()})
+                .exit_code,
+            0);
+  const Output planned = run_program(
+      {"train", "--plan=" + plan.path(), "--init-from=" + weights.path(), "--data=random", "--steps=1"});
+  EXPECT_EQ(planned.exit_code, 0) << planned.err;
   const Output drawn = run_program({"train", "--graph=" + graph.path(), "--data=random", "--steps=1"});
   EXPECT_EQ(drawn.err, "boxcar: run.init_from: is missing; %unit is a table that is not trained\n");
 }
@@ -182,6 +190,18 @@ TEST_F(OwnModel, RefusesWeightsOfAnother) {
             "has a tensor more, and the model no such parameter\n");
   EXPECT_EQ(refused([](host::StoredFile& file) { file.tensors["fc1.bias"] = file.tensors["fc2.weight"]; }),
             "fc1.bias is float32[16, 8], expected float32[16]\n");
+}
+
+// A reshape has its operand's register, and the loss is watched in its own.
+TEST_F(OwnModel, ALossMayBeAReshape) {
+  const TemporaryFile graph("reshaped.txt",
+                            "graph g\n%x: float32[batch, 3] = input()\n%w: float32[3, 2] = parameter()\n"
+                            "%y = matmul(%x, %w)\n%square = mul(%y, %y)\n"
+                            "%mean = reduce_mean(%square) {axes=[0, 1], keepdims=true}\n"
+                            "%loss = reshape(%mean) {shape=[]}\n");
+  const std::vector<double> alone = losses({"--graph=" + graph.path()});
+  ASSERT_EQ(alone.size(), 4u);
+  EXPECT_NEAR(losses({"--graph=" + graph.path(), "--dp=2", "--micro-batch=4"}).at(3), alone.at(3), 1e-9);
 }
 
 TEST_F(OwnModel, ALossOfNanEndsTheRun) {
