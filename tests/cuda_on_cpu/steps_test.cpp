@@ -103,7 +103,9 @@ TEST(CudaTimeline, IsOfTheDevicesClockAndWaitsForNoAct) {
     last = act.end;
     const bool adds = act.actor == 1 && act.index % 2 == 1;  // by a kernel of its own
     const double kernels = act.actor == 0 ? 0 : adds ? 2 : 1;
-    EXPECT_NEAR(act.end - act.start, 1e-3 * kernels * (cuda_on_cpu::kernel_milliseconds + 64e-6), 1e-8);
+    EXPECT_NEAR(act.end - act.start,
+                1e-3 * kernels * (cuda_on_cpu::kernel_milliseconds + 64 * cuda_on_cpu::thread_milliseconds),
+                1e-8);
   }
 }
 
