@@ -16,16 +16,17 @@ bool is_number(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
-// Up to the first part that is a number or ends in one: of "/layer1/layer1.0/conv1/Conv" "layer1/layer1.0";
-// of "layer1.0.conv1.weight", whose parts are parted by dots, "layer1.0". "" where there is none.
+// Up to the first part that is a number or ends in one, behind a dot or "_": of "/layer1/layer1.0/conv1/Conv"
+// "layer1/layer1.0"; of "layer1.0.conv1.weight", whose parts are parted by dots, "layer1.0". "" where there
+// is none.
 std::string numbered_module(std::string_view name, char between) {
   while (name.starts_with(between)) name.remove_prefix(1);
   for (size_t begin = 0; begin < name.size();) {
     const size_t end = std::min(name.find(between, begin), name.size());
     const std::string_view part = name.substr(begin, end - begin);
     if (end == name.size()) return "";  // the operator or weight itself
-    const size_t dot = part.rfind('.');
-    if (is_number(dot == std::string_view::npos ? part : part.substr(dot + 1)))
+    const size_t before = part.find_last_of("._");
+    if (is_number(before == std::string_view::npos ? part : part.substr(before + 1)))
       return std::string(name.substr(0, end));
     begin = end + 1;
   }

@@ -165,6 +165,22 @@ TEST(ImportOperators, KeepNamesOfTheLossApart) {
   EXPECT_THAT(imported.text, HasSubstr("%loss_2: float32[batch, 4] = input()"));
 }
 
+TEST(ImportOperators, AreInTheLayersOfTheirModules) {
+  const Numbers numbers{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+  OnnxModel onnx =
+      model({node("MatMul", {"x", "a"}, "one"), node("Relu", {"one"}, "two"),
+             node("MatMul", {"two", "b"}, "three"), node("MatMul", {"three", "c"}, "y")},
+            {{"a", floats({4, 4}, numbers)}, {"b", floats({4, 4}, numbers)}, {"c", floats({4, 4}, numbers)}});
+  const char* names[] = {"/layers/encoder_layer_0/mlp/mlp.0/MatMul", "/layers/encoder_layer_0/mlp/mlp.1/Relu",
+                         "/layers/encoder_layer_1/mlp/mlp.0/MatMul", "/head/MatMul"};
+  for (size_t n = 0; n < 4; ++n) onnx.nodes[n].name = names[n];
+  const std::string text = import_onnx(onnx, {.loss = "mean_squared"}).text;
+  EXPECT_THAT(text, HasSubstr("graph model layers=2\n"));
+  EXPECT_THAT(text, HasSubstr("layers.encoder_layer_1.mlp.mlp.0.MatMul: float32[batch, 4] = "
+                              "matmul(%layers.encoder_layer_0.mlp.mlp.1.Relu, %b) layer=1\n"));
+  EXPECT_THAT(text, HasSubstr(", %c) layer=2\n"));
+}
+
 // --- classes
 
 OnnxModel scores(std::vector<OnnxExtent> extents, std::vector<OnnxNode> nodes, ir::Shape weight) {
