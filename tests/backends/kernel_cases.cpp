@@ -363,9 +363,9 @@ void KernelCases::long_axes(const std::string& op) {
 }
 
 // Samples whose extents are whole vectors of 16 bytes: all of them, and one in three, long ones too.
-void KernelCases::whole_vectors(const std::string& op) {
+void KernelCases::whole_vectors(const std::string& op, std::initializer_list<int64_t> extents) {
   const ir::OpDef& def = ir::op(op);
-  for (const int64_t longest : {8, 16, 88, 264, 1000}) {
+  for (const int64_t longest : extents) {
     for (int64_t which = 0; which < 3; ++which) {
       int64_t calls = 0;
       const auto extent = [&]() -> int64_t {

@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,7 +39,7 @@ class KernelCases : public testing::TestWithParam<std::string> {
   void every_type(const std::string& op);
   void parts(const std::string& op);
   void long_axes(const std::string& op);
-  void whole_vectors(const std::string& op);
+  void whole_vectors(const std::string& op, std::initializer_list<int64_t> extents);
   void blocks(const std::string& op);
 
  public:

@@ -66,7 +66,8 @@ class GpuKernels : public KernelCases {
 TEST_P(GpuKernels, EqualTheReferenceInEveryType) { every_type(GetParam()); }
 TEST_P(GpuKernels, EqualTheReferenceOnParts) { parts(GetParam()); }
 TEST_P(GpuKernels, EqualTheReferenceOnLongAxes) { long_axes(GetParam()); }
-TEST_P(GpuKernels, EqualTheReferenceOnWholeVectors) { whole_vectors(GetParam()); }
+TEST_P(GpuKernels, EqualTheReferenceOnWholeVectors) { whole_vectors(GetParam(), {16, 264}); }
+TEST_P(GpuKernels, EqualTheReferenceOnMoreVectors) { whole_vectors(GetParam(), {8, 88, 1000}); }
 TEST_P(GpuKernels, EqualTheReferenceInBlocks) { blocks(GetParam()); }
 
 std::string name_of(const testing::TestParamInfo<std::string>& param) { return param.param; }
