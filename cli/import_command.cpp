@@ -1,6 +1,7 @@
 #include "cli/import_command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,7 +11,6 @@
 
 #include "cli/import/import.h"
 #include "cli/output.h"
-#include "ir/graph_line.h"
 #include "ir/models/graph_model.h"
 #include "ir/read_number.h"
 #include "sbp/error.h"
@@ -27,11 +27,9 @@ struct ImportArguments {
 
 const std::vector<std::string> losses{"cross_entropy", "mean_squared"};
 
-// "resnet50" of "models/resnet50.onnx", in the letters that a graph's name may have.
+// "resnet50" of "models/resnet50.onnx".
 std::string graph_name(const std::string& path) {
-  std::string name = std::filesystem::path(path).stem().string();
-  for (char& c : name)
-    if (!ir::is_graph_name(std::string_view(&c, 1)) || c == '/') c = '_';
+  const std::string name = imports::as_name(std::filesystem::path(path).stem().string());
   return name.empty() ? "model" : name;
 }
 
@@ -39,8 +37,8 @@ imports::ImportOptions options_of(const ImportArguments& arguments) {
   imports::ImportOptions options = arguments.options;
   options.name = graph_name(arguments.model);
   if (!options.loss.empty() && std::find(losses.begin(), losses.end(), options.loss) == losses.end())
-    throw Error::input("--loss", fmt::format("\"{}\" is unknown{}; known are cross_entropy, mean_squared",
-                                             options.loss, did_you_mean(options.loss, losses)));
+    throw Error::input("--loss", fmt::format("\"{}\" is unknown{}; known are {}", options.loss,
+                                             did_you_mean(options.loss, losses), fmt::join(losses, ", ")));
   for (const std::string& size : arguments.sizes) {
     const size_t equals = size.find('=');
     const auto number =

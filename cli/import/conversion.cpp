@@ -237,6 +237,12 @@ Value Conversion::emit(std::string_view op, const std::vector<Value>& operands, 
   return emit_all(op, operands, std::move(attrs), what)[0];
 }
 
+int64_t rank(const Value& x) { return static_cast<int64_t>(x.type.shape.size()); }
+
+Value scaled(const Conversion& c, const Value& x, double factor, const char* what) {
+  return factor == 1 ? x : c.emit("scale", {x}, {{"factor", factor}}, what);
+}
+
 const Converters& converters() {
   static const Converters table = [] {
     Converters all;

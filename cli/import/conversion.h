@@ -52,7 +52,7 @@ struct Origin {
 
 class GraphMaker;
 
-// One operator. Operands that are left out have no type.
+// One operator: its operands, attributes and results, and the ops that it becomes.
 class Conversion {
  public:
   Conversion(GraphMaker& maker, const OnnxNode& node) : maker_(maker), node_(node) {}
@@ -102,6 +102,10 @@ class Conversion {
   GraphMaker& maker_;
   const OnnxNode& node_;
 };
+
+int64_t rank(const Value& x);
+// x times a factor; x itself where that is 1.
+Value scaled(const Conversion& c, const Value& x, double factor, const char* what = "");
 
 using Converter = void (*)(Conversion&);
 // By the operator's name, in the groups of operators_*.cpp.

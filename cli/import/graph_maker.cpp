@@ -18,9 +18,6 @@ namespace boxcar::cli::imports {
 using ir::DType;
 using ir::TensorId;
 
-namespace {
-
-// A name of the graph's text out of one of the file's: "/h.0/ln_1/Add_1" -> "h.0.ln_1.Add_1".
 std::string as_name(std::string_view name) {
   while (name.starts_with('/')) name.remove_prefix(1);
   std::string result(name);
@@ -28,8 +25,6 @@ std::string as_name(std::string_view name) {
     if (c == '/' || !ir::is_graph_name(std::string_view(&c, 1))) c = c == '/' ? '.' : '_';
   return result;
 }
-
-}  // namespace
 
 GraphMaker::GraphMaker(const OnnxModel& model, const ImportOptions& options, int64_t batch)
     : model_(model), options_(options), batch_(batch), builder_(options.name), names_{"loss"} {}

@@ -1,4 +1,5 @@
-// The graph of one micro-batch of a model of ONNX (conversion.h).
+// The graph of one micro-batch of a model of ONNX: which operators the output needs, their conversion in turn
+// (conversion.h), the weights that ops read, and the loss.
 #pragma once
 
 #include <map>

@@ -8,11 +8,15 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "backends/host/safetensors.h"
 #include "cli/import/onnx_model.h"
 
 namespace boxcar::cli::imports {
+
+// In the letters that names of graphs have: "/h.0/ln_1/Add_1" -> "h.0.ln_1.Add_1", others as _.
+std::string as_name(std::string_view name);
 
 struct ImportOptions {
   std::string name = "model";                 // of the graph

@@ -12,10 +12,6 @@ namespace {
 
 constexpr double masked = -1e30;  // in place of minus infinity, as causal_mask has it
 
-Value scaled(const Conversion& c, const Value& x, double factor, const char* what = "") {
-  return factor == 1 ? x : c.emit("scale", {x}, {{"factor", factor}}, what);
-}
-
 template <const char* const& op>
 void unary(Conversion& c) {
   c.out(c.emit(op, {c.in(0)}));

@@ -8,10 +8,6 @@
 namespace boxcar::cli::imports {
 namespace {
 
-Value scaled(const Conversion& c, const Value& x, double factor, const char* what) {
-  return factor == 1 ? x : c.emit("scale", {x}, {{"factor", factor}}, what);
-}
-
 // x with the leading axes that a batched product needs.
 Value with_leading(const Conversion& c, const Value& x, const ir::Shape& leading, const char* what) {
   ir::Shape shape = leading;

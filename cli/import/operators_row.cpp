@@ -10,8 +10,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-int64_t rank(const Value& x) { return static_cast<int64_t>(x.type.shape.size()); }
-
 void need_last(const Conversion& c, const Value& x, int64_t axis) {
   if (axis != -1 && axis != rank(x) - 1)
     c.refuse(fmt::format("is over axis {} of {}, expected the last one", axis, to_text(x.type)));

@@ -13,8 +13,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-int64_t rank(const Value& x) { return static_cast<int64_t>(x.type.shape.size()); }
-
 int64_t axis_of(const Conversion& c, int64_t axis, int64_t axes) {
   if (axis < -axes || axis >= axes) c.refuse(fmt::format("is over axis {} of {}", axis, axes));
   return axis < 0 ? axis + axes : axis;
