@@ -250,7 +250,7 @@ ir::Shape GraphMaker::rows_of(TensorId scores) const {
       for (size_t axes = 0; axes < from.size(); ++axes) {
         leading *= from[axes];
         const auto end = from.begin() + static_cast<std::ptrdiff_t>(axes) + 1;
-        if (leading == rows && from[0] == batch_) return {from.begin(), end};
+        if (leading == rows) return {from.begin(), end};
       }
       return {};
     }

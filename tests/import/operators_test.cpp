@@ -167,17 +167,20 @@ TEST(ImportOperators, KeepNamesOfTheLossApart) {
 
 TEST(ImportOperators, AreInTheLayersOfTheirModules) {
   const Numbers numbers{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
-  OnnxModel onnx =
-      model({node("MatMul", {"x", "a"}, "one"), node("Relu", {"one"}, "two"),
-             node("MatMul", {"two", "b"}, "three"), node("MatMul", {"three", "c"}, "y")},
-            {{"a", floats({4, 4}, numbers)}, {"b", floats({4, 4}, numbers)}, {"c", floats({4, 4}, numbers)}});
-  const char* names[] = {"/layers/encoder_layer_0/mlp/mlp.0/MatMul", "/layers/encoder_layer_0/mlp/mlp.1/Relu",
+  OnnxModel onnx = model({node("MatMul", {"x", "a"}, "one"), node("MatMul", {"one", "d"}, "two"),
+                          node("MatMul", {"two", "b"}, "three"), node("MatMul", {"three", "c"}, "y")},
+                         {{"a", floats({4, 4}, numbers)},
+                          {"b", floats({4, 4}, numbers)},
+                          {"c", floats({4, 4}, numbers)},
+                          {"d", floats({4, 4}, numbers)}});
+  const char* names[] = {"/layers/encoder_layer_0/mlp/mlp.0/MatMul",
+                         "/layers/encoder_layer_0/mlp/mlp.1/MatMul",
                          "/layers/encoder_layer_1/mlp/mlp.0/MatMul", "/head/MatMul"};
   for (size_t n = 0; n < 4; ++n) onnx.nodes[n].name = names[n];
   const std::string text = import_onnx(onnx, {.loss = "mean_squared"}).text;
   EXPECT_THAT(text, HasSubstr("graph model layers=2\n"));
   EXPECT_THAT(text, HasSubstr("layers.encoder_layer_1.mlp.mlp.0.MatMul: float32[batch, 4] = "
-                              "matmul(%layers.encoder_layer_0.mlp.mlp.1.Relu, %b) layer=1\n"));
+                              "matmul(%layers.encoder_layer_0.mlp.mlp.1.MatMul, %b) layer=1\n"));
   EXPECT_THAT(text, HasSubstr(", %c) layer=2\n"));
 }
 
@@ -222,6 +225,10 @@ TEST(ImportLoss, NamesNumbersThatDependOnTheBatch) {
                            node("Div", {"x", "count"}, "share"), node("Mul", {"share", "w"}, "y")},
                           {{"zero", wholes({0})}, {"w", floats({4}, {1, 1, 1, 2})}});
   EXPECT_EQ(error_of(onnx, {.loss = "mean_squared"}),
+            "%share: has a number that depends on the batch and is no multiple of it");
+  OnnxModel times = onnx;
+  times.nodes[3].type = "Mul";  // a multiple, but no extent
+  EXPECT_EQ(error_of(times, {.loss = "mean_squared"}),
             "%share: has a number that depends on the batch and is no multiple of it");
 }
 
