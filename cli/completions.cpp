@@ -15,6 +15,7 @@
 #include "cli/catalog.h"
 #include "cli/export/export.h"
 #include "cli/output.h"
+#include "cli/search_limits.h"
 #include "sbp/error.h"
 
 namespace boxcar::cli {
@@ -41,12 +42,6 @@ std::string brief(const std::string& description) {
   return description.substr(0, std::min(description.find(" ["), description.find('\n')));
 }
 
-Words frameworks_that_say_what_they_run() {
-  Words names = backends::framework_names();
-  std::erase_if(names, [](const std::string& name) { return backends::load_framework(name).runs.empty(); });
-  return names;
-}
-
 Words export_names() {
   Words names;
   for (const exports::Framework& framework : exports::frameworks()) names.push_back(framework.name);
@@ -62,7 +57,7 @@ constexpr ValueNames value_names[] = {
     {"--cluster", backends::cluster_presets},
     {"--device", backends::device_presets},
     {"--stack", backends::framework_names},
-    {"--max-stack", frameworks_that_say_what_they_run},
+    {"--max-stack", frameworks_with_runs},
     {"--to", export_names},
     {"--pareto",
      [] {
@@ -94,15 +89,44 @@ std::vector<const CLI::Option*> flags_of(const CLI::App& command) {
   return flags;
 }
 
+// The flags of a command and of those below it, each once.
+std::vector<const CLI::Option*> completed_flags(const CLI::App& command) {
+  std::vector<const CLI::Option*> flags = flags_of(command);
+  for (const CLI::App* below : command.get_subcommands({}))
+    for (const CLI::Option* flag : flags_of(*below))
+      if (std::none_of(flags.begin(), flags.end(),
+                       [&](const CLI::Option* other) { return name_of(*other) == name_of(*flag); }))
+        flags.push_back(flag);
+  return flags;
+}
+
+Words names_of(const std::vector<const CLI::App*>& commands) {
+  Words names;
+  for (const CLI::App* command : commands) names.push_back(command->get_name());
+  return names;
+}
+
+// The words that may follow a command: those below it, or what its first operand is one of.
+Words first_words(const CLI::App& command) {
+  if (Words names = names_of(command.get_subcommands({})); !names.empty()) return names;
+  for (const CLI::Option* option : command.get_options()) {
+    if (!option->get_positional()) continue;
+    return option->get_type_name() == "COMMAND" ? names_of(command.get_parent()->get_subcommands({}))
+                                                : words_of(*option);
+  }
+  return {};
+}
+
 bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
 std::string bash_script(const std::vector<const CLI::App*>& commands) {
-  Words names;
   std::string values, flags;
   for (const CLI::App* command : commands) {
-    names.push_back(command->get_name());
+    if (const Words words = first_words(*command); !words.empty())
+      values += fmt::format("    '{0} {0}') words={1} ;;\n", command->get_name(),
+                            quoted(fmt::format("{}", fmt::join(words, " "))));
     Words own;
-    for (const CLI::Option* flag : flags_of(*command)) {
+    for (const CLI::Option* flag : completed_flags(*command)) {
       own.push_back(name_of(*flag));
       if (const Words words = words_of(*flag); !words.empty())
         values += fmt::format("    '{} {}') words={} ;;\n", command->get_name(), name_of(*flag),
@@ -131,7 +155,7 @@ std::string bash_script(const std::vector<const CLI::App*>& commands) {
 }}
 complete -o filenames -F _boxcar boxcar
 )",
-                     fmt::join(names, " "), values, flags);
+                     fmt::join(names_of(commands), " "), values, flags);
 }
 
 std::string zsh_script(const std::vector<const CLI::App*>& commands) {
@@ -142,7 +166,7 @@ std::string zsh_script(const std::vector<const CLI::App*>& commands) {
   for (const CLI::App* command : commands) {
     names += fmt::format("    {}\n", quoted(command->get_name() + ":" + escaped(command->get_description())));
     cases += fmt::format("    {})\n      _arguments \\\n", command->get_name());
-    for (const CLI::Option* flag : flags_of(*command)) {
+    for (const CLI::Option* flag : completed_flags(*command)) {
       const Words words = words_of(*flag);
       const std::string value = !takes_value(*flag) ? ""
                                 : words.empty()     ? ":value:_files"
@@ -151,6 +175,8 @@ std::string zsh_script(const std::vector<const CLI::App*>& commands) {
           "        {} \\\n",
           quoted(fmt::format("{}[{}]{}", name_of(*flag), escaped(brief(flag->get_description())), value)));
     }
+    if (const Words words = first_words(*command); !words.empty())
+      cases += fmt::format("        '1:word:({})' \\\n", fmt::join(words, " "));
     cases += "        '*:file:_files' ;;\n";
   }
   return fmt::format(R"(#compdef boxcar
@@ -177,7 +203,10 @@ std::string fish_script(const std::vector<const CLI::App*>& commands) {
   for (const CLI::App* command : commands) {
     text += fmt::format("complete -c boxcar -n __fish_use_subcommand -f -a {} -d {}\n", command->get_name(),
                         quoted(command->get_description()));
-    for (const CLI::Option* flag : flags_of(*command)) {
+    if (const Words words = first_words(*command); !words.empty())
+      text += fmt::format("complete -c boxcar -n '__fish_seen_subcommand_from {}' -f -a {}\n",
+                          command->get_name(), quoted(fmt::format("{}", fmt::join(words, " "))));
+    for (const CLI::Option* flag : completed_flags(*command)) {
       const Words words = words_of(*flag);
       text += fmt::format("complete -c boxcar -n '__fish_seen_subcommand_from {}' -l {}{} -d {}\n",
                           command->get_name(), name_of(*flag).substr(2),

@@ -49,7 +49,9 @@ void explain_whole(const SavedPlan& saved, const planner::LaidOut* laid, const E
 
 // The keys of a text of flags, "--tp 4 --zero 1".
 GivenKeys keys_of_flags(const std::string& text) {
-  CLI::App app;
+  if (const size_t begin = text.find_first_not_of(' '); begin != std::string::npos && text[begin] != '-')
+    throw Error::input("--why-not", fmt::format("got \"{}\", expected flags such as \"--tp 4\"", text));
+  CLI::App app("", "simulate");  // whose flags these are
   JobArguments job;
   job.add_to(app);
   try {

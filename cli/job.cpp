@@ -322,6 +322,9 @@ void tell_missing_latencies(const std::string& name, const backends::Cluster& cl
     missing.push_back(row("node.link_latency", usual.node.link_latency));
   if (cluster.nodes > 1 && cluster.node.nic_latency == 0)
     missing.push_back(row("node.nic_latency", usual.node.nic_latency));
+  if (cluster.nodes > 1 && cluster.fabric.hop_latency == 0 &&
+      cluster.fabric.kind != backends::FabricKind::single_switch)
+    missing.push_back(row("fabric.hop_latency", usual.fabric.hop_latency));
   if (cluster.node.cores == 0 && cluster.node.host_per_op == 0)
     missing.push_back(row("node.host_per_op", usual.node.host_per_op));
   if (!missing.empty())

@@ -105,6 +105,7 @@ int run_program(int argc, const char* const* argv, Extent extent) {
   add_sbp_command(app);
   add_list_commands(app);
   add_completion_commands(app);
+  app.footer("Pages docs/... are in the source folder, or beside an installed program in share/doc/boxcar.");
   check_command(app, argc, argv);
   try {
     app.parse(argc, argv);

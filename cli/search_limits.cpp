@@ -146,10 +146,17 @@ std::map<std::string, std::pair<int, int>> take_ranges(GivenKeys& given) {
   return ranges;
 }
 
+std::vector<std::string> frameworks_with_runs() {
+  std::vector<std::string> names = backends::framework_names();
+  std::erase_if(names, [](const std::string& name) { return backends::load_framework(name).runs.empty(); });
+  return names;
+}
+
 StackLimits restrict_to(const std::string& name, GivenKeys& given) {
   const backends::Framework framework = framework_of_flag(name);
   if (framework.runs.empty())
-    throw Error::input(max_stack, fmt::format("framework {} does not say what it runs", framework.name));
+    throw Error::input(max_stack, fmt::format("framework {} does not say what it runs; those that do are {}",
+                                              framework.name, fmt::join(frameworks_with_runs(), ", ")));
   const std::string file = "framework " + framework.name, flag = fmt::format("{} {}", max_stack, name);
   StackLimits limits{framework.name, {}, {}};
   for (const auto& [path, text] : framework.runs) {

@@ -26,6 +26,9 @@ struct StackLimits {
   std::map<std::string, std::vector<std::string>> words;  // keys that are not searched, by path: their values
 };
 
+// Names of the frameworks that say what they run, in order.
+std::vector<std::string> frameworks_with_runs();
+
 // Keeps `given` within what a framework runs. Throws Error (bad input) where a given key is outside of it.
 StackLimits restrict_to(const std::string& framework, GivenKeys& given);
 

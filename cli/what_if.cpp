@@ -55,8 +55,8 @@ void change(Cluster& cluster, const std::string& text) {
   const std::optional<double> read =
       backends::read_constant(factor ? "" : constants.front().name,
                               std::string_view(set.value).substr(0, set.value.size() - (factor ? 1 : 0)));
+  const ir::Unit unit = backends::unit_of(constants.front().name);
   if (!read || *read < 0) {
-    const ir::Unit unit = backends::unit_of(constants.front().name);
     throw Error::input(where,
                        fmt::format("got \"{}\", expected a number{}, or a factor as 2x{}", set.value,
                                    unit == ir::Unit::none ? "" : fmt::format(" as {}", example_of(unit)),
@@ -72,9 +72,12 @@ void change(Cluster& cluster, const std::string& text) {
     if (factor && constant.value() == 0) continue;
     const double next = factor ? constant.value() * number : number;
     if (next < constant.least || next > constant.most)
-      throw Error::input(where, fmt::format("{}would be {:g}, expected {:g} to {:g}",
-                                            constants.size() > 1 ? constant.name + " " : "", next,
-                                            constant.least, constant.most));
+      throw Error::input(
+          where,
+          fmt::format(
+              "{}would be {:g}, expected {:g} to {:g}{}", constants.size() > 1 ? constant.name + " " : "",
+              next, constant.least, constant.most,
+              factor || unit == ir::Unit::none ? "" : fmt::format(", or a unit as in {}", example_of(unit))));
     constant.set(next);
   }
 }

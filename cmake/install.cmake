@@ -18,12 +18,15 @@ install(DIRECTORY backends/presets/ DESTINATION ${CMAKE_INSTALL_DATADIR}/boxcar/
 include(cmake/schemas.cmake)
 install(DIRECTORY ${PROJECT_BINARY_DIR}/schemas/ DESTINATION ${CMAKE_INSTALL_DATADIR}/boxcar/schemas FILES_MATCHING PATTERN "*.json")
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# --help names its pages.
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs PATTERN CMakeLists.txt EXCLUDE)
 
 # The program prints its completions and manual pages.
 set(made ${PROJECT_BINARY_DIR}/installed)
 file(MAKE_DIRECTORY ${made})
 set(pages)
-foreach(command "" simulate search campaign sweep table explain diff report export train profile calibrate sbp clusters models)
+foreach(command "" simulate search campaign sweep table explain diff compare-trace report export import train profile calibrate sbp clusters
+                models)
   set(page boxcar)
   if(command)
     set(page boxcar-${command})
@@ -40,7 +43,10 @@ endforeach()
 add_custom_target(boxcar_pages ALL DEPENDS ${pages} ${completions})
 install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${made}/boxcar.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME boxcar)
-install(FILES ${made}/boxcar.zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _boxcar)
+# Debian's zsh looks into site-functions of /usr/local, and into vendor-completions of /usr.
+foreach(folder site-functions vendor-completions)
+  install(FILES ${made}/boxcar.zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${folder} RENAME _boxcar)
+endforeach()
 install(FILES ${made}/boxcar.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
 include(CMakePackageConfigHelpers)

@@ -224,6 +224,17 @@ TEST(JobWords, ModelsThatPeopleMean) {
   EXPECT_EQ(meant("gtp"), "gpt");
 }
 
+TEST(JobWords, NamesTheLatencyOfFurtherSwitches) {
+  TemporaryFile file(
+      "mine.yaml",
+      "name: mine\ndevice: h100-sxm\nnodes: 2\nnode: {gpus: 8, link: nvswitch, nics: 8, "
+      "link_bandwidth: 450e9, nic_bandwidth: 50e9, link_latency: 1e-6, nic_latency: 1e-6, "
+      "host_per_op: 1e-6}\nfabric: {kind: leaf-spine, nodes_per_leaf: 1, oversubscription: 1}\n");
+  EXPECT_THAT(run_program({"simulate", "--model=gpt2", "--cluster", file.path(), "--gpus=16", "--json"}).err,
+              testing::HasSubstr(
+                  "leaves out latencies, which are then 0; dgx-h100 has fabric.hop_latency: 0.6 us\n"));
+}
+
 TEST(JobWords, UnitsInDescriptionsOfClusters) {
   const auto simulate = [](const std::string& node) {
     TemporaryFile file("mine.yaml",

@@ -162,7 +162,9 @@ TEST(SearchCommand, StaysWithinWhatAFrameworkRuns) {
   const json split = json::parse(of_llama({"--precision=bf16", "--tp=2"}).out);
   for (const json& c : split["candidates"]) EXPECT_EQ(c["sequence_parallel"], true);
   EXPECT_EQ(refused({"--max-stack=boxcar"}),
-            "boxcar: --max-stack: framework boxcar does not say what it runs\n");
+            "boxcar: --max-stack: framework boxcar does not say what it runs; those that do are deepspeed, "
+            "megatron, "
+            "megatron-fused-loss, megatron-nondeterministic, nemo, nemo-24, torchtitan\n");
   EXPECT_EQ(refused({"--max-stack=megatorn"}).substr(0, 80),
             "boxcar: --max-stack: no framework is named \"megatorn\" (did you mean megatron?); ");
 }

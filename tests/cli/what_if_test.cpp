@@ -95,6 +95,8 @@ TEST(WhatIf, RefusesWhatItCannotRead) {
   EXPECT_EQ(what_if("matmul.tiles=9x"),
             "--what-if matmul.tiles: matmul.tiles.0 would be 8.748, expected 0 to 1.5");
   EXPECT_EQ(what_if("overlap_slowdown=1.5"), "--what-if overlap_slowdown: would be 1.5, expected 0 to 0.99");
+  EXPECT_EQ(what_if("bandwidth.network=50"),
+            "--what-if bandwidth.network: would be 50, expected 1e+06 to 1e+15, or a unit as in 450GB/s");
   EXPECT_EQ(what_if("piece_seconds=2x"),
             "--what-if piece_seconds: is 0, which no factor changes; give a number");
 }
