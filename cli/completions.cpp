@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <memory>
 #include <sstream>
 #include <utility>
@@ -111,8 +112,12 @@ Words first_words(const CLI::App& command) {
   if (Words names = names_of(command.get_subcommands({})); !names.empty()) return names;
   for (const CLI::Option* option : command.get_options()) {
     if (!option->get_positional()) continue;
-    return option->get_type_name() == "COMMAND" ? names_of(command.get_parent()->get_subcommands({}))
-                                                : words_of(*option);
+    if (option->get_type_name() == "COMMAND") return names_of(command.get_parent()->get_subcommands({}));
+    Words words = words_of(*option);
+    const bool files = std::any_of(words.begin(), words.end(), [](const std::string& word) {
+      return std::isupper(static_cast<unsigned char>(word.front()));  // PLAN|RUNS
+    });
+    return files ? Words{} : words;
   }
   return {};
 }
