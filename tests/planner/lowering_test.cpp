@@ -86,7 +86,7 @@ std::string message(void (*check)(const Stage&, const StageTasks&), const Lowere
   return "";
 }
 
-TEST(Lowering, a_level_of_zero_is_what_it_shards) {
+TEST(Lowering, ALevelOfZeroIsWhatItShards) {
   const auto of = [](int zero) {
     Hints hints;
     hints.zero = zero;
@@ -100,7 +100,7 @@ TEST(Lowering, a_level_of_zero_is_what_it_shards) {
 }
 
 // The table of states.h.
-TEST(Lowering, sharded_states_are_whole_after_the_update_or_in_each_pass) {
+TEST(Lowering, ShardedStatesAreWholeAfterTheUpdateOrInEachPass) {
   const auto declared = [](int zero, ir::Precision precision) {
     Job job = zero_job(zero);
     job.train.precision = precision;
@@ -119,7 +119,7 @@ TEST(Lowering, sharded_states_are_whole_after_the_update_or_in_each_pass) {
 }
 
 // The example of boxing.h.
-TEST(Lowering, what_is_gathered_in_a_forward_pass_is_gathered_again_in_its_backward_pass) {
+TEST(Lowering, WhatIsGatheredInAForwardPassIsGatheredAgainInItsBackwardPass) {
   Job job = small_job(1, 2, 1);
   job.parallel.sequence_parallel = true;
   const Lowered lowered(job, 5);
@@ -128,7 +128,7 @@ TEST(Lowering, what_is_gathered_in_a_forward_pass_is_gathered_again_in_its_backw
     EXPECT_THAT(lowered.boxed(TaskKind::box, phase), testing::Contains("h0.ln2 S(1) -> B")) << phase;
 }
 
-TEST(Lowering, gradients_are_reduced_once_or_with_their_layer) {
+TEST(Lowering, GradientsAreReducedOnceOrWithTheirLayer) {
   for (const int zero : {1, 2}) {
     const Lowered lowered(zero_job(zero), 3);
     const Phases& phases = lowered.stage.phases;
@@ -140,7 +140,7 @@ TEST(Lowering, gradients_are_reduced_once_or_with_their_layer) {
   }
 }
 
-TEST(Lowering, a_gather_waits_for_the_first_reader_of_the_one_before) {
+TEST(Lowering, AGatherWaitsForTheFirstReaderOfTheOneBefore) {
   for (const bool ahead : {true, false}) {
     Job job = zero_job(3);
     job.parallel.overlap_param = ahead;
@@ -158,14 +158,14 @@ TEST(Lowering, a_gather_waits_for_the_first_reader_of_the_one_before) {
   }
 }
 
-TEST(Lowering, checks_pass_after_every_pass) {
+TEST(Lowering, ChecksPassAfterEveryPass) {
   const auto checks = {check_states, check_order, check_gradients, check_boxing, check_overlap};
   for (const int zero : {0, 1, 2, 3})
     for (int pass = 1; pass <= 5; ++pass)
       EXPECT_EQ(message(checks.begin()[pass - 1], Lowered(zero_job(zero), pass)), "") << zero << " " << pass;
 }
 
-TEST(Lowering, a_state_that_is_not_declared_is_found) {
+TEST(Lowering, AStateThatIsNotDeclaredIsFound) {
   Lowered lowered(zero_job(0), 1);
   lowered.tasks.values.pop_back();
   EXPECT_THAT(message(check_states, lowered), testing::HasSubstr("is not declared as it is kept"));
@@ -174,7 +174,7 @@ TEST(Lowering, a_state_that_is_not_declared_is_found) {
   EXPECT_THAT(message(check_states, other), testing::HasSubstr("is not gathered between its own values"));
 }
 
-TEST(Lowering, an_op_out_of_order_is_found) {
+TEST(Lowering, AnOpOutOfOrderIsFound) {
   Lowered swapped(zero_job(0), 2);
   const size_t first = swapped.find("h0.ln1"), last = swapped.find("h0.attn.qkv");
   std::swap(swapped.tasks.passes[first], swapped.tasks.passes[last]);
@@ -187,7 +187,7 @@ TEST(Lowering, an_op_out_of_order_is_found) {
   EXPECT_NE(message(check_order, gone), "");
 }
 
-TEST(Lowering, a_gradient_that_is_not_reduced_once_is_found) {
+TEST(Lowering, AGradientThatIsNotReducedOnceIsFound) {
   for (const int zero : {1, 2}) {
     Lowered gone(zero_job(zero), 3), twice(zero_job(zero), 3);
     for (auto* lowered : {&gone, &twice})
@@ -203,7 +203,7 @@ TEST(Lowering, a_gradient_that_is_not_reduced_once_is_found) {
   }
 }
 
-TEST(Lowering, a_value_that_is_read_wrongly_is_found) {
+TEST(Lowering, AValueThatIsReadWronglyIsFound) {
   Job job = small_job(1, 2, 1);
   job.parallel.sequence_parallel = true;
   Lowered early(job, 4);
@@ -219,7 +219,7 @@ TEST(Lowering, a_value_that_is_read_wrongly_is_found) {
   EXPECT_THAT(message(check_boxing, layout), testing::HasSubstr("the layout that its reader wants"));
 }
 
-TEST(Lowering, a_task_that_waits_for_a_later_one_is_found) {
+TEST(Lowering, ATaskThatWaitsForALaterOneIsFound) {
   Lowered lowered(zero_job(3), 5);
   lowered.tasks.passes.front().after.push_back(1000);
   EXPECT_THAT(message(check_overlap, lowered), testing::HasSubstr("which is not in front of it"));
