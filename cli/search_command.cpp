@@ -22,6 +22,7 @@
 #include "cli/keys.h"
 #include "cli/output.h"
 #include "cli/quantities.h"
+#include "cli/search_effort.h"
 #include "cli/search_job.h"
 #include "cli/search_limits.h"
 #include "cli/search_report.h"
@@ -52,6 +53,7 @@ struct SearchArguments {
   std::string out, memory, budget, objective = "time", max_step_time, pareto, max_stack;
   std::vector<std::string> pins, changes, stragglers, without_moves;
   std::optional<double> price;
+  Effort effort;
   bool json = false, no_partial = false, both = false, explain_moves = false, sensitivity = false;
   int simulate = 12, threads = 0;
 };
@@ -178,6 +180,9 @@ std::string enough_memory(double bytes, const backends::DeviceProfile& device) {
 // Why there is no plan.
 std::string why_none(const SearchReport& r) {
   const search::Outcome& outcome = r.outcome;
+  if (outcome.spent)
+    return fmt::format("none of the {} plans that --effort allows is fast enough; allow more",
+                       outcome.compiled);
   if (!outcome.ended)
     return fmt::format("ended before a point was found that fits; give it more time{}",
                        interrupted ? "" : " with --budget");
@@ -257,7 +262,7 @@ std::vector<StaysBest> sensitivity_of(const Request& request, const search::Sear
     backends::scale(job.cluster, constant.name, factor);
     if (changed.described) backends::scale(*changed.described, constant.name, factor);
     search::Outcome outcome = search::search(job, changed, simulating_oracle());
-    if (!outcome.ended) return std::nullopt;
+    if (!outcome.ended && !outcome.spent) return std::nullopt;
     return outcome;
   };
   return stays_best(best, plan, options, again);
@@ -340,6 +345,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   options.pinned = pinned_keys(given);
   options.memory_bytes = memory_of(arguments.memory, request.job.cluster.device);
   options.simulate = arguments.simulate;
+  set_effort(arguments.effort, options);
   options.threads = arguments.threads;
   for (const std::string& name : arguments.without_moves)
     options.without_moves.insert(search::move_named(name).name);
@@ -418,7 +424,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   ir::Plan plan = best.plan ? std::move(*best.plan) : search::plan_of(best);
   plan.labels = labels_of(request);
   if (best.layouts) search::add_labels(*best.layouts, plan.labels);
-  if (arguments.no_partial && r.outcome.ended)
+  if (arguments.no_partial && (r.outcome.ended || r.outcome.spent))
     r.partial_seconds = with_partial(best, [&] { return budget.is_spent(); });
   add_labels(compared, plan.labels);
   int place = 0;
@@ -474,6 +480,18 @@ void add_search_command(CLI::App& app, int& exit_code, Extent extent) {
   command->add_option("--max-step-time", arguments->max_step_time, "no step takes longer [any time]")
       ->type_name("2s")
       ->check(not_empty());
+  command
+      ->add_option("--effort", arguments->effort.effort,
+                   "how many plans to simulate: quick (4), normal, thorough (all that could be better) or a "
+                   "number [normal]")
+      ->type_name("quick|normal|thorough|N")
+      ->check(not_empty());
+  command
+      ->add_option("--gap", arguments->effort.gap,
+                   "simulate until no other degrees can be better by more than this [what --effort leaves]")
+      ->type_name("2%")
+      ->check(not_empty());
+  command->add_flag("--prove", arguments->effort.prove, "as --gap 0%: simulate all that could be better");
   command->add_option("--budget", arguments->budget, "end after this time with the best so far [none]")
       ->type_name("5s")
       ->check(not_empty());

@@ -261,10 +261,10 @@ std::string recompute_text(const SearchReport& r) {
 std::string bound_text(const SearchReport& r) {
   const std::optional<double> less = gap(r);
   if (!less) return fmt::format("  degrees: no bound, for {}\n", r.outcome.unknown_least);
-  const char* points = "of the points that fit by estimate none that was not simulated";
-  if (*less == 0) return fmt::format("  degrees: {} is better, by its kernels alone\n", points);
-  return fmt::format("  degrees: {} is better by more than {:.2g} %, by its kernels alone\n", points,
-                     100 * *less);
+  return fmt::format(
+      "  degrees: no other point that fits by estimate is {}better (bound: kernels and forward "
+      "collectives)\n",
+      *less == 0 ? "" : fmt::format("more than {:.2g} % ", 100 * *less));
 }
 
 ordered_json left_out_json(const search::Dropped& dropped) {
@@ -412,6 +412,7 @@ std::string to_table(const SearchReport& r) {
           o.points, o.over_memory, ir::format_bytes(static_cast<double>(r.memory_limit_bytes)), o.compiled,
           o.best.size(), ir::format_seconds(r.wall_seconds),
           o.by_estimate ? "; ended before any was simulated: the best by estimate"
+          : o.spent     ? "; ended by --effort"
           : o.ended     ? ""
                         : "; ended early",
           left_out_text(o));

@@ -119,6 +119,30 @@ double computing(const ir::Program& program, const std::vector<double>& seconds,
   return sum;
 }
 
+// See StageCost; of one phase. What needs no kernel of the phase was there before it began.
+double waiting(const ir::Program& program, int phase, const std::vector<double>& seconds) {
+  std::vector<double> ready(program.registers.size()), queue(program.queues.size());
+  std::vector<bool> needs_kernel(program.registers.size());
+  double end = 0, busy = 0;  // of the compute queue
+  for (size_t a = 0; a < program.actors.size(); ++a) {
+    const ir::Actor& actor = program.actors[a];
+    if (actor.phase != phase) continue;
+    const bool is_one = computes(program, actor);
+    bool needs = is_one;
+    double start = at(queue, actor.queue);
+    for (const ir::Input& input : actor.inputs) {
+      if (input.program >= 0 || !at(needs_kernel, input.reg)) continue;
+      needs = true;
+      start = std::max(start, at(ready, input.reg));
+    }
+    if (!needs) continue;
+    const double now = at(queue, actor.queue) = start + seconds[a];
+    for (const int reg : actor.outputs) at(ready, reg) = now, at(needs_kernel, reg) = true;
+    if (is_one) end = now, busy += seconds[a];
+  }
+  return end - busy;
+}
+
 // The last kernel in program order that `reg` needs.
 int last_kernel_before(const ir::Program& program, int reg) {
   const int actor = at(program.registers, reg).producer;
@@ -261,6 +285,8 @@ StageCost stage_cost(const ir::Program& program, const ActTimes& times,
       computing(program, alone, [](ir::PhaseKind kind) { return kind != ir::PhaseKind::update; });
   cost.forward_computing =
       computing(program, alone, [](ir::PhaseKind kind) { return kind == ir::PhaseKind::forward; });
+  for (int phase = 0; phase < static_cast<int>(program.phases.size()); ++phase)
+    if (kind_of(phase) == ir::PhaseKind::forward) cost.forward_waiting += waiting(program, phase, alone);
   add_elements(program, cost);
   add_bytes(program, read_elsewhere, cost);
   return cost;
@@ -310,6 +336,7 @@ StageCost combine(const StageCost& a, const StageCost& b, const F& f) {
               f(a.lead, b.lead),
               f(a.computing, b.computing),
               f(a.forward_computing, b.forward_computing),
+              f(a.forward_waiting, b.forward_waiting),
               f(a.elements, b.elements),
               f(a.expert_elements, b.expert_elements),
               0,

@@ -54,9 +54,12 @@ struct StageCost {
   // Kernels of a micro-batch alone, launched in time, without those that add up gradients, in s.
   double computing = 0;
   double forward_computing = 0;  // of its forward pass alone
-  double elements = 0;           // of parameters, on one device
-  double expert_elements = 0;    // of them, of experts
-  int layers = 0;                // of a stage
+  // In its forward pass, from the first kernel to the last: how long the compute queue waits for collectives
+  // that need one kernel and that another needs, in s. Nothing else is on the queue between them.
+  double forward_waiting = 0;
+  double elements = 0;         // of parameters, on one device
+  double expert_elements = 0;  // of them, of experts
+  int layers = 0;              // of a stage
   // Bytes on a device with nothing sharded, by ir::MemoryKind. Activations: bytes that each micro-batch in
   // flight keeps; workspace: other bytes that stay, mainly slots of transfers.
   std::array<double, ir::memory_kinds> bytes{};

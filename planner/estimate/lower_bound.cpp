@@ -19,13 +19,21 @@ double shares(const std::vector<double>& slowness, double times) {
   return sum;
 }
 
-// Seconds of all kernels of a micro-batch.
-double computing(const planner::Job& job, const KindCosts& costs) {
-  const auto ends = [](const ModelCost& cost) {
-    return cost.first.computing + cost.last.computing + cost.joint.computing;
+// What counts of a stage's cost, in s of a micro-batch.
+struct Counting {
+  Counted counted;
+  double all(const StageCost& cost) const { return cost.computing + waiting(cost); }
+  double forward(const StageCost& cost) const { return cost.forward_computing + waiting(cost); }
+  double waiting(const StageCost& cost) const { return counted == Counted::waits ? cost.forward_waiting : 0; }
+};
+
+// Seconds of a micro-batch on all stages.
+double of_all_stages(const planner::Job& job, const KindCosts& costs, const Counting& count) {
+  const auto ends = [&](const ModelCost& cost) {
+    return count.all(cost.first) + count.all(cost.last) + count.all(cost.joint);
   };
-  const auto layer = [](const ModelCost& cost, size_t l) {
-    return (cost.layers.empty() ? cost.layer : cost.layers[l]).computing;
+  const auto layer = [&](const ModelCost& cost, size_t l) {
+    return count.all(cost.layers.empty() ? cost.layer : cost.layers[l]);
   };
   double all = std::min(ends(costs.recomputed), ends(costs.others));
   size_t l = 0;
@@ -41,16 +49,16 @@ double computing(const planner::Job& job, const KindCosts& costs) {
 // Virtual stages that differ, as they are cut: before a stage's first run come forward passes of the first
 // chunks of the stages before it, and behind its last run their backward passes, but for what is behind the
 // gradient that the next one waits for.
-double least_as_cut(const planner::Job& job, const KindCosts& costs, double behind) {
+double least_as_cut(const planner::Job& job, const KindCosts& costs, const Counting& count, double behind) {
   const planner::Hints& h = job.parallel;
   const auto least = [&](StageCost ModelCost::*part) {
-    return std::min((costs.recomputed.*part).computing, (costs.others.*part).computing);
+    return std::min(count.all(costs.recomputed.*part), count.all(costs.others.*part));
   };
   std::vector<double> all(static_cast<size_t>(h.pp)), first = all;
   for (size_t v = 0; v < h.stage_layers.size(); ++v) {
     const int layers = h.stage_layers[v], recomputed = recomputed_layers(job.train, v, layers);
-    double chunk = recomputed * costs.recomputed.layer.computing +
-                   (layers - recomputed) * costs.others.layer.computing +
+    double chunk = recomputed * count.all(costs.recomputed.layer) +
+                   (layers - recomputed) * count.all(costs.others.layer) +
                    std::min(0.0, least(&ModelCost::joint));
     if (v == 0) chunk += least(&ModelCost::first);
     if (v + 1 == h.stage_layers.size()) chunk += least(&ModelCost::last);
@@ -65,38 +73,38 @@ double least_as_cut(const planner::Job& job, const KindCosts& costs, double behi
   return most;
 }
 
-// Backward passes in two parts: of the kernels `all` of a micro-batch.
-double least_split(const planner::Job& job, const KindCosts& costs, double all) {
+// Backward passes in two parts: of the seconds `all` of a micro-batch.
+double least_split(const planner::Job& job, const KindCosts& costs, const Counting& count, double all) {
   const double m = job.train.micro_batches;
-  double forward = 1, ends = 0;  // a share of a layer's kernels; seconds
+  double forward = 1, ends = 0;  // a share of a layer's; seconds
   for (const ModelCost* cost : {&costs.recomputed, &costs.others}) {
-    if (cost->layer.computing > 0)
-      forward = std::min(forward, cost->layer.forward_computing / cost->layer.computing);
-    ends =
-        std::max(ends, cost->first.computing + cost->last.computing + std::max(0.0, cost->joint.computing));
+    if (count.all(cost->layer) > 0)
+      forward = std::min(forward, count.forward(cost->layer) / count.all(cost->layer));
+    ends = std::max(ends,
+                    count.all(cost->first) + count.all(cost->last) + std::max(0.0, count.all(cost->joint)));
   }
   if (forward <= 0) return 0;
   return forward * (all / (1 - std::pow(1 - forward / m, job.parallel.pp)) - ends);
 }
 
-}  // namespace
-
-double least_seconds(const planner::Job& job, const KindCosts& costs) {
+double least_on(const std::vector<double>& slowness, const planner::Job& job, const KindCosts& costs,
+                const Counting& count) {
   const planner::Hints& h = job.parallel;
-  const double all = computing(job, costs), m = job.train.micro_batches, v = h.virtual_stages;
-  const std::vector<double> slowness = least_slowness(h, job.cluster);
+  const double all = of_all_stages(job, costs, count), m = job.train.micro_batches, v = h.virtual_stages;
   const double alone = m * all / shares(slowness, 1);  // where every stage takes as long
   const bool split = planner::splits_backward(planner::pipeline_of(h, job.train.micro_batches).kind);
   if (!costs.recomputed.layers.empty() || h.pp == 1) return alone;
   if (split)
-    return ir::models::expert_every(job.model) == 1 ? std::max(alone, least_split(job, costs, all)) : alone;
+    return ir::models::expert_every(job.model) == 1 ? std::max(alone, least_split(job, costs, count, all))
+                                                    : alone;
   // With virtual stages, only the first chunk, a v-th, of a stage is before the next one. Kernels of a
   // backward pass after the gradient that the stage before waits for run beside that stage.
   const double boundary = std::max(costs.recomputed.behind_boundary, costs.others.behind_boundary);
   const auto [fewest, most] = std::minmax_element(h.stage_layers.begin(), h.stage_layers.end());
   if (h.virtual_stages > 1 && *fewest != *most)
-    return ir::models::expert_every(job.model) == 1 ? std::max(alone, least_as_cut(job, costs, boundary))
-                                                    : alone;
+    return ir::models::expert_every(job.model) == 1
+               ? std::max(alone, least_as_cut(job, costs, count, boundary))
+               : alone;
   double least = alone;
   for (const double slow : {1.0, slowness.back()}) {  // of the slowest device's line, with any others
     std::vector<double> line(slowness.size(), 1);
@@ -106,6 +114,16 @@ double least_seconds(const planner::Job& job, const KindCosts& costs) {
     least = std::max(least, (all / v - shares(line, 1) * behind) / left + v * m * behind);
   }
   return least;
+}
+
+}  // namespace
+
+double least_seconds(const planner::Job& job, const KindCosts& costs, Counted counted) {
+  const std::vector<double> slowness = least_slowness(job.parallel, job.cluster), alike(slowness.size(), 1);
+  const double least = least_on(slowness, job, costs, {Counted::kernels});
+  if (counted == Counted::kernels) return least;
+  // Collectives are no slower on slow devices.
+  return std::max(least, least_on(alike, job, costs, {Counted::waits}));
 }
 
 }  // namespace boxcar::search

@@ -1,4 +1,5 @@
-// The least time of a point's step: its kernels, and in a pipeline the waiting that no order avoids.
+// The least time of a point's step: its kernels, collectives between those of a forward pass, and in a
+// pipeline the waiting that no order avoids.
 //
 //   one stage, 4 micro-batches of 10 ms of kernels: 40 ms
 //   two equal stages of 5 ms each, the same:        at least 4 x 5 ms, and the first or last 5 ms beside them
@@ -8,9 +9,9 @@
 // then gives T >= C / (1 - (1 - 1/m)^p), with C the kernels of a micro-batch on all p stages. Where a device
 // is slow, this holds for the line of devices, one of each stage, that waits for it: its c_i is f times its
 // computing, and the bound is least on the last stage. In any order of stages, the slowest devices are at
-// best on as few stages as have room for them, which gives at least m C / (sum of 1 / f_i). Collectives,
-// transfers, updates and launches that wait only add to it. Where only some layers recompute, the bound takes
-// as many, on any stages. Virtual stages that differ in layers are taken as they are cut.
+// best on as few stages as have room for them, which gives at least m C / (sum of 1 / f_i). Other
+// collectives, transfers, updates and launches that wait only add to it. Where only some layers recompute,
+// the bound takes as many, on any stages. Virtual stages that differ in layers are taken as they are cut.
 //
 // Where backward passes are in two parts, the second ones may fill the end of a step, so that a stage waits
 // for forward passes alone: T >= m c_i + sum of f c_j before it, with f the forward share of a layer. However
@@ -21,9 +22,13 @@
 
 namespace boxcar::search {
 
+// Which times count: of kernels alone, or also those for which the compute queue waits inside forward passes
+// (StageCost::forward_waiting).
+enum class Counted : uint8_t { kernels, waits };
+
 // In s, for layouts that the hints lead to, any cut of the layers into stages or into equal virtual stages,
 // any order of the stages and of the mesh, and any order of backward passes that are whole or, as the job
 // says, in two parts. `job` has dp, stage_layers and micro_batches filled in.
-double least_seconds(const planner::Job& job, const KindCosts& costs);
+double least_seconds(const planner::Job& job, const KindCosts& costs, Counted counted = Counted::waits);
 
 }  // namespace boxcar::search

@@ -42,6 +42,7 @@ void add(StageCost& sum, const StageCost& part, double times = 1) {
   sum.lead += times * part.lead;
   sum.computing += times * part.computing;
   sum.forward_computing += times * part.forward_computing;
+  sum.forward_waiting += times * part.forward_waiting;
   sum.elements += times * part.elements;
   sum.expert_elements += times * part.expert_elements;
   sum.layers += part.layers;

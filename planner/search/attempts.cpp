@@ -64,9 +64,11 @@ LayoutRequest Attempts::asked() const {
 bool Attempts::asked_to_stop() {
   if (last_) return false;
   if (!outcome_.ended) return true;
+  if (options_.plans > 0 && simulated_ >= options_.plans) outcome_.spent = true, outcome_.ended = false;
   const double best = outcome_.best.empty() ? 0 : outcome_.best.front().seconds;
-  if (options_.go_on && !options_.go_on({outcome_.points, outcome_.over_memory,
-                                         static_cast<int>(outcome_.best.size()), best, ending_seconds_}))
+  if (outcome_.ended && options_.go_on &&
+      !options_.go_on({outcome_.points, outcome_.over_memory, static_cast<int>(outcome_.best.size()), best,
+                       ending_seconds_}))
     outcome_.ended = false;
   return !outcome_.ended;
 }
@@ -115,6 +117,7 @@ void Attempts::simulate(Made made, Attempt& attempt) {
     return;
   }
   Oracle::Step step = oracle_.step(made.plan, candidate.job.cluster, look_);
+  ++simulated_;
   attempt.seconds = candidate.seconds = step.seconds;
   candidate.record = std::move(step.record);
   candidate.plan = std::make_shared<ir::Plan>(std::move(made.plan));

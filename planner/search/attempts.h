@@ -88,6 +88,7 @@ class Attempts {
   std::optional<Error> refused_;  // why the last candidate without a plan has none
   bool measured_ = false;         // the memory of any
   double too_low_ = 1;            // by how much estimates of memory were, at most
+  int simulated_ = 0;             // plans
   int solved_ = 0;                // nodes of the largest problem of layouts
   double ending_seconds_ = 0;     // to end after go_on says no, by the plans made so far
   bool last_ = false;             // told to end: one more all the same

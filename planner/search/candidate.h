@@ -21,12 +21,14 @@ struct Move;
 struct Candidate {
   planner::Job job;  // resolved; its gpus and cluster are what it uses
   double estimated_seconds = 0, estimated_bytes = 0;
-  int fullest_stage = 0;     // by its plan where there is one, else by estimate
-  double split_saves = 0;    // at most, where backward passes are in two parts (step_estimate.h)
-  double least_seconds = 0;  // no such step takes less (lower_bound.h), with layouts that degrees lead to
-  double seconds = 0;        // simulated
-  std::any record = {};      // of that simulation, as the oracle gave it
-  int64_t peak_bytes = 0;    // of the plan, on its fullest device
+  int fullest_stage = 0;      // by its plan where there is one, else by estimate
+  double split_saves = 0;     // at most, where backward passes are in two parts (step_estimate.h)
+  double least_seconds = 0;   // no such step takes less (lower_bound.h), with layouts that degrees lead to
+  double kernel_seconds = 0;  // the same of its kernels alone
+  bool tried = false;         // of a point: its plan was simulated, or does not fit, or cannot be made
+  double seconds = 0;         // simulated
+  std::any record = {};       // of that simulation, as the oracle gave it
+  int64_t peak_bytes = 0;     // of the plan, on its fullest device
   std::vector<double> stage_bytes = {};  // the same of each stage; empty: no plan was made
   // The plan that was simulated, for the best of a search alone: others' plans are not kept.
   std::shared_ptr<ir::Plan> plan = nullptr;

@@ -35,8 +35,8 @@ struct Shared {
 
 Candidate with_estimate(Job job, const KindCosts& costs) {
   const Estimate e = estimate(job, costs);
-  const double least = least_seconds(job, costs);
-  return {std::move(job), e.seconds, e.bytes, e.fullest_stage, e.split_saves, least};
+  const double least = least_seconds(job, costs), kernels = least_seconds(job, costs, Counted::kernels);
+  return {std::move(job), e.seconds, e.bytes, e.fullest_stage, e.split_saves, least, kernels};
 }
 
 // The order in which branches are estimated.

@@ -123,7 +123,7 @@ class LayOut {
     for (const Candidate& c : candidates_) {
       const planner::Mesh mesh = planner::mesh_of(c.job.parallel);
       if (mesh.dims() < 2 || !is_quick(c.job)) continue;
-      if (value_of(options_.goal, c.job, c.least_seconds, 0) > most_kernels) continue;
+      if (value_of(options_.goal, c.job, c.kernel_seconds, 0) > most_kernels) continue;
       const int tp = mesh.dim("tp");
       const bool over_nodes = tp >= 0 && at(mesh.strides, tp) >= c.job.cluster.node.gpus;
       std::set<int>& stages = done[over_nodes ? 1 : 0];
@@ -134,7 +134,7 @@ class LayOut {
 
   // Layouts gained at most this share of a step's time beyond its kernels.
   bool could_win(const Candidate& c, double seconds, double most) const {
-    const double hoped = seconds - most * (seconds - c.least_seconds);
+    const double hoped = seconds - most * (seconds - c.kernel_seconds);
     return value_of(options_.goal, c.job, hoped, 0) <= attempts_.value(attempts_.best().front());
   }
 

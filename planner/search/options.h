@@ -41,7 +41,11 @@ struct SearchOptions {
   std::set<std::string> without_moves = {};  // names of moves (moves.h) that are not tried
   int lay_out = 4;           // at most so many of the fastest get the layout of every op chosen
   int64_t memory_bytes = 0;  // on a device; 0: its own memory
-  int simulate = 12;         // candidates that fit, at most
+  int simulate = 12;         // candidates that fit, at most, before anything else is tried
+  int plans = 0;             // simulated in all, at most: the first so many; 0: any number
+  // Last of all, points are simulated in the order of their bounds (lower_bound.h), until none that is left
+  // can be better by more than this share. Nothing: not.
+  std::optional<double> gap = {};
   // The whole cluster, where the job's is a part of it: more GPUs than the job's come from it.
   std::optional<backends::Cluster> described = {};
   // Asked now and then, also in the middle of a candidate; false ends the search with the results so far.

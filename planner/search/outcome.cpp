@@ -34,7 +34,7 @@ Outcome merged(Outcome a, Outcome b, Goal goal) {
   for (size_t c = 1; c < a.best.size(); ++c) a.best[c].plan.reset();
   if (a.alternatives.empty()) a.alternatives = std::move(b.alternatives);
   a.by_estimate |= b.by_estimate;
-  a.ended &= b.ended;
+  a.ended &= b.ended, a.spent |= b.spent;
   add(a.dropped, b.dropped), add(a.unmade, b.unmade);
   add(a.moves, b.moves);
   a.points += b.points, a.over_memory += b.over_memory, a.over_time += b.over_time, a.compiled += b.compiled;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <optional>
 #include <thread>
@@ -62,6 +63,7 @@ class Search {
     take_best_estimate();
     lay_out_smallest();
     if (!outcome_.best.empty()) refine();
+    close_gap();
     if (cut_) outcome_.ended = false;
     if (outcome_.best.empty() && attempts_.refused() && (attempts_.layouts_asked() || !attempts_.measured()))
       throw *attempts_.refused();
@@ -216,8 +218,7 @@ class Search {
         if (of_these(candidates_[next]) + 1 < alike && !begun.count(next))
           begun.emplace(next, attempts_.begin(candidates_[next]));
       }
-      const Attempt last = attempts_.attempt_within(candidate, std::move(own));
-      candidate.seconds = last.seconds;
+      const Attempt last = try_point(candidate, std::move(own));
       of_these(candidate) += last.does ? 1 : 0;
       tried += last.does || last.too_slow ? 1 : 0;
       if (last.seconds == 0 || is_short(candidate.job) || options_.goal == Goal::memory) continue;
@@ -225,6 +226,48 @@ class Search {
       ++long_ones;
     }
     for (auto& [c, making] : begun) attempts_.leave(std::move(making));
+  }
+
+  Attempt try_point(Candidate& candidate, Making making) {
+    const Attempt last = attempts_.attempt_within(candidate, std::move(making));
+    candidate.tried = outcome_.ended || last.seconds > 0;
+    candidate.seconds = last.seconds;
+    return last;
+  }
+
+  double least(const Candidate& c) const { return value_of(options_.goal, c.job, c.least_seconds, 0); }
+
+  // Simulates points whose bounds let them be better by more than options.gap, the one with the least bound
+  // first. Where one is the best, refines it too, and goes on.
+  void close_gap() {
+    if (!options_.gap || outcome_.best.empty() || attempts_.asked_to_stop() || *unknown_least() != 0) return;
+    std::vector<Candidate*> order;
+    for (Candidate& c : candidates_)
+      if (!c.tried) order.push_back(&c);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](const Candidate* a, const Candidate* b) { return least(*a) < least(*b); });
+    const auto may_win = [&](const Candidate& c) {
+      return least(c) < (1 - *options_.gap) * attempts_.value(outcome_.best.front());
+    };
+    size_t next = 0;
+    std::deque<std::pair<Candidate*, Making>> begun;
+    const size_t most = std::min<size_t>(threads_of(options_), most_ahead + 1);
+    for (JobKey refined = key_of(outcome_.best.front().job);;) {
+      for (; next < order.size() && begun.size() < most && may_win(*order[next]); ++next)
+        begun.emplace_back(order[next], attempts_.begin(*order[next]));
+      if (begun.empty()) return;
+      auto [candidate, making] = std::move(begun.front());
+      begun.pop_front();
+      if (attempts_.asked_to_stop() || !may_win(*candidate)) {
+        attempts_.leave(std::move(making));
+        next = order.size();  // no later one may win
+        continue;
+      }
+      try_point(*candidate, std::move(making));
+      if (key_of(outcome_.best.front().job) == refined) continue;
+      refine();
+      refined = key_of(outcome_.best.front().job);
+    }
   }
 
   // Where nothing fits with the degrees' layouts: tries the smallest with layouts in which bytes come first.
@@ -248,28 +291,29 @@ class Search {
 
   // Told to end before anything was simulated: the first by estimate that can be made and fits.
   void take_best_estimate() {
-    if (outcome_.ended || !outcome_.best.empty()) return;
+    if (outcome_.ended || outcome_.spent || !outcome_.best.empty()) return;
     for (size_t c = 0; c < candidates_.size() && c < static_cast<size_t>(options_.simulate); ++c)
       if (attempts_.attempt_at_the_end(candidates_[c]).does) break;
     outcome_.by_estimate = !outcome_.best.empty();
   }
 
-  // Bounds the steps of points that were not simulated.
+  // Why no bound is known for points that were not tried; empty: it is.
+  const char* unknown_least() const {
+    if (!outcome_.ended && !outcome_.spent) return "the search ended early";
+    if (options_.goal == Goal::memory) return "estimates of memory bound nothing";
+    if (attempts_.layouts_asked()) return "every point has its own layouts";
+    for (const Candidate& c : candidates_)
+      if (needs_layouts(c.job)) return "every point has its own layouts";
+    return "";
+  }
+
+  // Bounds the steps of points that were not tried.
   void bound() {
-    const auto unknown = [&]() -> const char* {
-      if (!outcome_.ended) return "the search ended early";
-      if (options_.goal == Goal::memory) return "estimates of memory bound nothing";
-      if (attempts_.layouts_asked()) return "every point has its own layouts";
-      for (const Candidate& c : candidates_)
-        if (needs_layouts(c.job)) return "every point has its own layouts";
-      return "";
-    };
-    outcome_.unknown_least = unknown();
+    outcome_.unknown_least = unknown_least();
     if (!outcome_.unknown_least.empty()) return;
     outcome_.least = infinity;
     for (const Candidate& c : candidates_)
-      if (c.seconds == 0)
-        outcome_.least = std::min(*outcome_.least, value_of(options_.goal, c.job, c.least_seconds, 0));
+      if (!c.tried) outcome_.least = std::min(*outcome_.least, least(c));
   }
 
   // The fastest that fits and keeps the time, by estimate.

@@ -54,7 +54,7 @@ struct Outcome {
   // go_on said no before anything was simulated; the best by estimate was simulated all the same.
   bool by_estimate = false;
   // Lower bound on the time of a step, for cost on its price, of points that fit by estimate and were not
-  // simulated; infinite where there are none. Nothing where no bound is known, for the reason below.
+  // tried; infinite where there are none. Nothing where no bound is known, for the reason below.
   std::optional<double> least;
   std::string unknown_least;
   int64_t points = 0;       // legal ones
@@ -65,7 +65,8 @@ struct Outcome {
   Dropped unmade = {};      // and those that could not be made
   std::string no_layouts;  // why none could be chosen for every op of the best; empty: they were, or there is
                            // nothing to choose
-  bool ended = true;       // false: go_on or more_points said no
+  bool ended = true;       // false: go_on or more_points said no, or so many plans were simulated (spent)
+  bool spent = false;      // options.plans were simulated before all was tried
   // For messages where best is empty:
   Candidate smallest;                // by estimate, with its plan's peak where one could be made
   std::optional<Candidate> fastest;  // that fits: simulated where any was, else by estimate (seconds 0)

@@ -47,6 +47,26 @@ TEST(SearchCommand, WritesDegreesAsWhatTheyAre) {
   EXPECT_EQ(doc["search"]["ended"], true);
 }
 
+// More effort simulates more plans, and leaves a smaller gap.
+TEST(SearchCommand, TakesAnEffort) {
+  const auto with = [](const Words& words) { return json::parse(search(words).out); };
+  const json quick = with({"--effort=quick"}), normal = with({}), near = with({"--gap=10%"}),
+             thorough = with({"--effort=thorough"}), proved = with({"--prove"}), six = with({"--effort=6"});
+  EXPECT_EQ(quick["search"]["simulated"], 4);
+  EXPECT_EQ(quick["search"]["ended"], false);
+  EXPECT_EQ(six["search"]["simulated"], 6);
+  EXPECT_EQ(thorough["search"]["ended"], true);
+  EXPECT_LE(near["search"]["gap_of_degrees"], 0.1);
+  EXPECT_EQ(thorough["search"]["gap_of_degrees"], 0);
+  EXPECT_EQ(proved["search"]["gap_of_degrees"], 0);
+  EXPECT_GT(thorough["search"]["simulated"], normal["search"]["simulated"]);
+  double last = 1e9;
+  for (const json* doc : {&quick, &six, &normal, &near, &thorough}) {
+    EXPECT_LE((*doc)["step_time_s"].get<double>(), last * 1.001);
+    last = (*doc)["step_time_s"];
+  }
+}
+
 // Searches each precision and takes the best of all.
 TEST(SearchCommand, SearchesSeveralPrecisions) {
   const auto step = [](const json& doc) { return doc["step_time_s"].get<double>(); };

@@ -46,14 +46,16 @@ TEST(SearchReport, ReadsAsWritten) {
 
 best
   --dp 1 --tp 1 --pp 1
-  degrees: of the points that fit by estimate none that was not simulated is better by more than 25 %, by its kernels alone
+  degrees: no other point that fits by estimate is more than 25 % better (bound: kernels and forward collectives)
 )");
   r.outcome.least = search::infinity;
   EXPECT_NE(
-      beginning(r).find("\n  degrees: of the points that fit by estimate none that was not simulated is "
-                        "better, by its kernels alone\n"),
+      beginning(r).find("\n  degrees: no other point that fits by estimate is better (bound: kernels and "
+                        "forward collectives)\n"),
       std::string::npos)
       << beginning(r);
+  r.outcome.ended = false, r.outcome.spent = true;
+  EXPECT_NE(beginning(r).find("1 simulated, 500 ms; ended by --effort\n"), std::string::npos) << beginning(r);
 }
 
 // JSON has every reason; the text shows the first three.

@@ -105,6 +105,10 @@ TEST(LowerBound, KnowsThatStagesWait) {
   job.parallel.stage_layers = {0, 1, 1, 0}, job.model->layers = 2;
   EXPECT_DOUBLE_EQ(least_seconds(job, cost), std::max(4 * 1.5, 4 * 1.5 + 0.5));
   job.parallel.virtual_stages = 1, job.parallel.stage_layers = {1, 1};
+  cost.layer.forward_waiting = 0.25;  // 3.5 s in place of 3
+  EXPECT_DOUBLE_EQ(least_seconds(job, cost), 3.5 / (1 - 0.75 * 0.75));
+  EXPECT_DOUBLE_EQ(least_seconds(job, cost, Counted::kernels), 3 / (1 - 0.75 * 0.75));
+  cost.layer.forward_waiting = 0;
   cost.behind_boundary = 100;  // nothing waits
   EXPECT_DOUBLE_EQ(least_seconds(job, cost), 6);
 }

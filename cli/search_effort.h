@@ -1,0 +1,27 @@
+// The effort of a search: how many plans it simulates, and how near the best must be to the bound.
+//
+//   quick      the first 4 plans
+//   normal     the best by estimate, then what the moves try around the best (planner/search/moves.h)
+//   thorough   then every point whose bound lets it be better
+//   20         as thorough, but 20 plans at most
+//
+// Each simulates the plans of the one before it first, so more effort never finds a worse plan.
+#pragma once
+
+#include <string>
+
+#include "planner/search/options.h"
+
+namespace boxcar::cli {
+
+struct Effort {
+  std::string effort = "normal";
+  std::string gap;  // "2%" or "0.02": points are simulated until none can be better by more; empty: not given
+  bool prove = false;  // as gap 0%
+};
+
+// Sets plans and gap. Throws Error (bad input) where a value cannot be read, where quick contradicts a gap,
+// or where a gap is asked of the least memory, for which no bound is known.
+void set_effort(const Effort& effort, search::SearchOptions& options);
+
+}  // namespace boxcar::cli

@@ -1,0 +1,87 @@
+// The effort of a search: how many plans it simulates, and up to which bound. More is never worse.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "backends/machines/device_profile.h"
+#include "planner/resolve.h"
+#include "planner/search/points.h"
+#include "planner/search/search.h"
+#include "search/jobs.h"
+#include "search/simulating.h"
+
+namespace boxcar::search {
+namespace {
+
+using planner::Job;
+
+Job random_job(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto one_of = [&](auto... values) {
+    const std::array all{values...};
+    return all[random() % all.size()];
+  };
+  Job job = small_gpt(one_of(2, 4, 8));
+  job.model->layers = one_of(2, 4, 6), job.model->hidden = one_of(256, 1024);
+  job.model->heads = job.model->kv_heads = 8;
+  job.model->seq = one_of(128, 512);
+  job.cluster = backends::load_cluster(one_of("dgx-a100-80g", "p3-16xlarge"), job.gpus);
+  job.global_batch = one_of(8, 16);
+  return job;
+}
+
+TEST(SearchEffort, MoreIsNeverWorse) {
+  int better = 0, spent = 0;
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    const Job job = random_job(seed);
+    double last = infinity;
+    const auto check = [&](const SearchOptions& options) {
+      const Outcome found = search(job, options, oracle());
+      ASSERT_FALSE(found.best.empty()) << "seed " << seed;
+      EXPECT_LE(found.best.front().seconds, last * 1.001) << "seed " << seed << ", plans " << options.plans;
+      if (options.plans > 0) {
+        EXPECT_LE(found.best.size(), static_cast<size_t>(options.plans));
+      }
+      if (found.best.front().seconds < last && last < infinity) ++better;
+      last = std::min(last, found.best.front().seconds);
+      spent += found.spent ? 1 : 0;
+      EXPECT_EQ(found.ended, !found.spent);
+      EXPECT_TRUE(found.least) << found.unknown_least;
+    };
+    for (const int plans : {1, 3, 8, 20}) check({.plans = plans, .gap = 0});
+    check({});
+    check({.gap = 0});
+  }
+  EXPECT_GT(better, 2);
+  EXPECT_GT(spent, 8);
+}
+
+// Nothing that was left out is faster.
+TEST(SearchEffort, ClosesTheGapThatIsAskedFor) {
+  double widest = 0;
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    Job job = random_job(seed);
+    job.gpus = 4, job.global_batch = 8;
+    backends::resize(job.cluster, 4);
+    const auto gap_of = [](const Outcome& found) { return 1 - *found.least / found.best.front().seconds; };
+    const Outcome plain = search(job, {.lay_out = 0, .simulate = 1}, oracle()),
+                  near = search(job, {.lay_out = 0, .simulate = 1, .gap = 0.05}, oracle()),
+                  all = search(job, {.lay_out = 0, .simulate = 1, .gap = 0}, oracle());
+    widest = std::max(widest, gap_of(plain));
+    EXPECT_LE(gap_of(near), 0.05);
+    EXPECT_LE(gap_of(all), 0);
+    EXPECT_LE(near.compiled, all.compiled);
+    const double best = all.best.front().seconds;
+    EXPECT_LE(best, plain.best.front().seconds);
+    each_point(job, {}, [&](const Job& hints) {
+      const Job point = planner::resolve(hints);
+      EXPECT_GE(sim::simulate(planner::compile(planner::resolve(point)), point.cluster).step_seconds,
+                best * (1 - 1e-6));
+      return true;
+    });
+  }
+  EXPECT_GT(widest, 0.05);
+}
+
+}  // namespace
+}  // namespace boxcar::search
