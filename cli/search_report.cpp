@@ -262,8 +262,8 @@ std::string bound_text(const SearchReport& r) {
   const std::optional<double> less = gap(r);
   if (!less) return fmt::format("  degrees: no bound, for {}\n", r.outcome.unknown_least);
   return fmt::format(
-      "  degrees: no other point that fits by estimate is {}better (bound: kernels and forward "
-      "collectives)\n",
+      "  degrees: no other point that fits by estimate is {}better (bound: kernels and the "
+      "collectives between them)\n",
       *less == 0 ? "" : fmt::format("more than {:.2g} % ", 100 * *less));
 }
 

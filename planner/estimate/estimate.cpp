@@ -119,14 +119,15 @@ double computing(const ir::Program& program, const std::vector<double>& seconds,
   return sum;
 }
 
-// See StageCost; of one phase. What needs no kernel of the phase was there before it began.
-double waiting(const ir::Program& program, int phase, const std::vector<double>& seconds) {
+// See StageCost; of one phase, behind actor `after`. What needs no kernel of the phase was there before it
+// began.
+double waiting(const ir::Program& program, int phase, const std::vector<double>& seconds, int after = -1) {
   std::vector<double> ready(program.registers.size()), queue(program.queues.size());
   std::vector<bool> needs_kernel(program.registers.size());
-  double end = 0, busy = 0;  // of the compute queue
+  double begin = 0, end = 0, busy = 0;  // of the compute queue, behind `after`
   for (size_t a = 0; a < program.actors.size(); ++a) {
     const ir::Actor& actor = program.actors[a];
-    if (actor.phase != phase) continue;
+    if (actor.phase != phase || actor.is(ir::OpKind::accumulate)) continue;
     const bool is_one = computes(program, actor);
     bool needs = is_one;
     double start = at(queue, actor.queue);
@@ -139,8 +140,9 @@ double waiting(const ir::Program& program, int phase, const std::vector<double>&
     const double now = at(queue, actor.queue) = start + seconds[a];
     for (const int reg : actor.outputs) at(ready, reg) = now, at(needs_kernel, reg) = true;
     if (is_one) end = now, busy += seconds[a];
+    if (is_one && static_cast<int>(a) <= after) begin = now, busy = 0;
   }
-  return end - busy;
+  return end - begin - busy;
 }
 
 // The last kernel in program order that `reg` needs.
@@ -154,8 +156,11 @@ int last_kernel_before(const ir::Program& program, int reg) {
   return last;
 }
 
-// See ModelCost; `own` is a program of the plan.
-double behind_boundary(const ir::Plan& plan, int own, const std::vector<double>& seconds) {
+// Kernels and waits; see ModelCost. `own` is a program of the plan.
+struct BehindBoundary {
+  double kernels = 0, waiting = 0;
+};
+BehindBoundary behind_boundary(const ir::Plan& plan, int own, const std::vector<double>& seconds) {
   const ir::Program& program = at(plan.programs, own);
   const auto is_backward = [&](const ir::Actor& actor) {
     return program.phase_of(actor).kind == ir::PhaseKind::backward;
@@ -168,9 +173,12 @@ double behind_boundary(const ir::Plan& plan, int own, const std::vector<double>&
         const int kernel = last_kernel_before(program, input.reg);
         if (kernel >= 0 && is_backward(at(program.actors, kernel))) last = std::max(last, kernel);
       }
-  double sum = 0;
+  BehindBoundary sum;
   for (size_t a = static_cast<size_t>(last + 1); a < program.actors.size(); ++a)
-    if (computes(program, program.actors[a]) && is_backward(program.actors[a])) sum += seconds[a];
+    if (computes(program, program.actors[a]) && is_backward(program.actors[a])) sum.kernels += seconds[a];
+  for (int phase = 0; phase < static_cast<int>(program.phases.size()); ++phase)
+    if (at(program.phases, phase).kind == ir::PhaseKind::backward)
+      sum.waiting += waiting(program, phase, seconds, last);
   return sum;
 }
 
@@ -274,8 +282,9 @@ StageCost stage_cost(const ir::Program& program, const ActTimes& times,
   const auto kind_of = [&](int phase) { return at(program.phases, phase).kind; };
   const Passes passes = pass_seconds(program, seconds);
   cost.forward = passes.forward, cost.backward = passes.backward, cost.weight = passes.weight;
-  cost.update = state_time(program, seconds, alone,
-                           [&](const ir::Actor& a) { return kind_of(a.phase) == ir::PhaseKind::update; });
+  const auto updates = [&](const ir::Actor& a) { return kind_of(a.phase) == ir::PhaseKind::update; };
+  cost.update = state_time(program, seconds, alone, updates);
+  cost.updating = state_time(program, alone, alone, updates);
   cost.accumulate =
       state_time(program, alone, alone, [](const ir::Actor& a) { return a.is(ir::OpKind::accumulate); });
   for (size_t a = 0; a < program.actors.size(); ++a)
@@ -285,8 +294,12 @@ StageCost stage_cost(const ir::Program& program, const ActTimes& times,
       computing(program, alone, [](ir::PhaseKind kind) { return kind != ir::PhaseKind::update; });
   cost.forward_computing =
       computing(program, alone, [](ir::PhaseKind kind) { return kind == ir::PhaseKind::forward; });
-  for (int phase = 0; phase < static_cast<int>(program.phases.size()); ++phase)
-    if (kind_of(phase) == ir::PhaseKind::forward) cost.forward_waiting += waiting(program, phase, alone);
+  for (int phase = 0; phase < static_cast<int>(program.phases.size()); ++phase) {
+    if (kind_of(phase) == ir::PhaseKind::update) continue;
+    const double waits = waiting(program, phase, alone);
+    cost.waiting += waits;
+    if (kind_of(phase) == ir::PhaseKind::forward) cost.forward_waiting += waits;
+  }
   add_elements(program, cost);
   add_bytes(program, read_elsewhere, cost);
   return cost;
@@ -331,11 +344,13 @@ StageCost combine(const StageCost& a, const StageCost& b, const F& f) {
               f(a.backward_kernels, b.backward_kernels),
               f(a.weight_kernels, b.weight_kernels),
               {f(a.update.whole, b.update.whole), f(a.update.least, b.update.least)},
+              {f(a.updating.whole, b.updating.whole), f(a.updating.least, b.updating.least)},
               {f(a.accumulate.whole, b.accumulate.whole), f(a.accumulate.least, b.accumulate.least)},
               f(a.accumulate_launches, b.accumulate_launches),
               f(a.lead, b.lead),
               f(a.computing, b.computing),
               f(a.forward_computing, b.forward_computing),
+              f(a.waiting, b.waiting),
               f(a.forward_waiting, b.forward_waiting),
               f(a.elements, b.elements),
               f(a.expert_elements, b.expert_elements),
@@ -433,7 +448,8 @@ StageCost StageCost::slowed(double times) const {
   cost.backward += (times - 1) * backward_kernels;
   cost.weight += (times - 1) * weight_kernels;
   cost.lead += (times - 1) * backward_kernels;
-  for (StateTime* state : {&cost.update, &cost.accumulate}) state->whole *= times, state->least *= times;
+  for (StateTime* state : {&cost.update, &cost.updating, &cost.accumulate})
+    state->whole *= times, state->least *= times;
   cost.computing *= times;
   cost.forward_computing *= times;
   return cost;
@@ -518,7 +534,8 @@ ModelCost Measuring::of(const CostKey& key) {
   Stages stages;
   std::vector<double> boundaries;
   const std::vector<std::vector<bool>> elsewhere_read = read_elsewhere(plan);
-  double behind = 0, before = 0;
+  double before = 0;
+  BehindBoundary behind;
   for (size_t stage = 0; stage < count; ++stage) {
     const size_t cls = stage * classes;
     const auto seconds_on = [&](const backends::Cluster& on) {
@@ -530,7 +547,10 @@ ModelCost Measuring::of(const CostKey& key) {
     if (slowest > 1) note_slower(program(cls), seconds_on(slow), slowest, stages.back());
     if (stage > 0) boundaries.push_back(pulled_forward(program(cls)));
     if (stage == 1) before = before_gradient(program(cls), times.seconds);
-    if (stage > 0) behind = std::max(behind, behind_boundary(plan, plan.classes[cls].program, times.alone));
+    if (stage > 0) {
+      const BehindBoundary own = behind_boundary(plan, plan.classes[cls].program, times.alone);
+      behind = {std::max(behind.kernels, own.kernels), std::max(behind.waiting, own.waiting)};
+    }
   }
   const int64_t decoder = ir::models::decoder_layers(job.model);
   const bool decodes = decoder > 0;
@@ -539,9 +559,10 @@ ModelCost Measuring::of(const CostKey& key) {
                    : ir::models::layers_differ(job.model)
                        ? cost_of_each(stages)
                        : cost_of_layers(stages.data(), static_cast<int>(ir::models::layer_period(job.model)));
-  if (cost.layers.empty())
-    cost.boundary_bytes = boundaries.front(), cost.behind_boundary = behind, cost.before_gradient = before;
-  else if (!differs)
+  if (cost.layers.empty()) {
+    cost.boundary_bytes = boundaries.front(), cost.before_gradient = before;
+    cost.behind_boundary = behind.kernels, cost.waiting_behind_boundary = behind.waiting;
+  } else if (!differs)
     cost.boundaries = std::move(boundaries);
   if (ir::models::has_tied_head(job.model)) {
     const auto elements =

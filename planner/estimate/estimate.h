@@ -43,7 +43,8 @@ struct StageCost {
   double weight = 0;
   // Growth of these per added multiple of the stage's kernel time; 0 where no device is slow.
   double forward_kernels = 0, backward_kernels = 0, weight_kernels = 0;
-  StateTime update;  // of a step
+  StateTime update;    // of a step
+  StateTime updating;  // of it, its kernels launched in time
   // In the backward pass: the kernels that add up gradients, launched in time, and their launches, in s of
   // the host.
   StateTime accumulate;
@@ -54,9 +55,9 @@ struct StageCost {
   // Kernels of a micro-batch alone, launched in time, without those that add up gradients, in s.
   double computing = 0;
   double forward_computing = 0;  // of its forward pass alone
-  // In its forward pass, from the first kernel to the last: how long the compute queue waits for collectives
-  // that need one kernel and that another needs, in s. Nothing else is on the queue between them.
-  double forward_waiting = 0;
+  // In its passes, from the first kernel of each to the last: how long the compute queue waits for
+  // collectives that need one kernel and that another needs, in s. Nothing else is on the queue between them.
+  double waiting = 0, forward_waiting = 0;
   double elements = 0;         // of parameters, on one device
   double expert_elements = 0;  // of them, of experts
   int layers = 0;              // of a stage
@@ -93,6 +94,7 @@ struct ModelCost {
   // The most time, in s, of kernels of a stage's backward pass after the gradient that the stage before waits
   // for; known where layers are equal.
   double behind_boundary = 0;
+  double waiting_behind_boundary = 0;  // of the compute queue, between these
   // The time, in s, of a backward pass of a stage before it needs the gradient from the next one: its last
   // layer's recomputation. Known where layers are equal.
   double before_gradient = 0;

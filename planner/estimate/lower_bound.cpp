@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "planner/estimate/slow_stages.h"
+#include "planner/estimate/step_estimate.h"
 #include "planner/schedule.h"
+#include "planner/sharding.h"
 
 namespace boxcar::search {
 
@@ -22,9 +25,14 @@ double shares(const std::vector<double>& slowness, double times) {
 // What counts of a stage's cost, in s of a micro-batch.
 struct Counting {
   Counted counted;
-  double all(const StageCost& cost) const { return cost.computing + waiting(cost); }
-  double forward(const StageCost& cost) const { return cost.forward_computing + waiting(cost); }
-  double waiting(const StageCost& cost) const { return counted == Counted::waits ? cost.forward_waiting : 0; }
+  bool waits() const { return counted == Counted::waits; }
+  double all(const StageCost& cost) const { return cost.computing + (waits() ? cost.waiting : 0); }
+  double forward(const StageCost& cost) const {
+    return cost.forward_computing + (waits() ? cost.forward_waiting : 0);
+  }
+  double behind(const ModelCost& cost) const {
+    return cost.behind_boundary + (waits() ? cost.waiting_behind_boundary : 0);
+  }
 };
 
 // Seconds of a micro-batch on all stages.
@@ -44,6 +52,20 @@ double of_all_stages(const planner::Job& job, const KindCosts& costs, const Coun
       all += layer(of_stage < recomputed ? costs.recomputed : costs.others, l);
   }
   return all;
+}
+
+// Seconds of the update's kernels on all stages; a table that several ops read is left out.
+double updating(const planner::Job& job, const ModelCost& cost) {
+  const planner::Hints& h = job.parallel;
+  const bool sharded = planner::sharding_of(h).states;
+  const auto seconds = [&](const StageCost& part) {
+    return sharded ? part.updating.sharded(sharded_part(h, part)) : part.updating.whole;
+  };
+  double sum = seconds(cost.first) + seconds(cost.last) + seconds(cost.joint);
+  for (const StageCost& layer : cost.layers) sum += seconds(layer);
+  if (cost.layers.empty())
+    sum += std::accumulate(h.stage_layers.begin(), h.stage_layers.end(), 0) * seconds(cost.layer);
+  return std::max(0.0, sum);
 }
 
 // Virtual stages that differ, as they are cut: before a stage's first run come forward passes of the first
@@ -87,25 +109,82 @@ double least_split(const planner::Job& job, const KindCosts& costs, const Counti
   return forward * (all / (1 - std::pow(1 - forward / m, job.parallel.pp)) - ends);
 }
 
+// Equal layers, whole, on any stages. The passes of a stage come before the next one's first run, but for
+// `behind`; where backward passes are split, its forward pass alone does.
+double least_of_layers(const planner::Job& job, const KindCosts& costs, const Counting& count, bool split,
+                       double behind) {
+  const planner::Hints& h = job.parallel;
+  const double m = job.train.micro_batches;
+  int layers = 0, recomputed = 0;
+  for (size_t stage = 0; stage < h.stage_layers.size(); ++stage) {
+    layers += h.stage_layers[stage];
+    recomputed += recomputed_layers(job.train, stage, h.stage_layers[stage]);
+  }
+  struct Seconds {
+    double all = 0, before = 0;
+  };
+  const auto of = [&](const StageCost& cost) -> Seconds {
+    return {count.all(cost), split ? count.forward(cost) : count.all(cost)};
+  };
+  const auto least = [&](StageCost ModelCost::*part) -> Seconds {
+    const Seconds a = of(costs.recomputed.*part), b = of(costs.others.*part);
+    return {std::min(a.all, b.all), std::min(a.before, b.before)};
+  };
+  const Seconds layer = recomputed == 0        ? of(costs.others.layer)
+                        : recomputed == layers ? of(costs.recomputed.layer)
+                                               : least(&ModelCost::layer);
+  if (layer.all <= 0 || layer.before > layer.all) return 0;
+  const Seconds first = least(&ModelCost::first), last = least(&ModelCost::last),
+                joint = least(&ModelCost::joint);
+  // The most layers that stages have time for. A layer more on one stage takes no more than one from those
+  // behind it, so each takes all that it can; one without time for its ends gives some back.
+  const auto layers_in = [&](double seconds) {
+    double taken = 0, before = 0;
+    for (int stage = 0; stage < h.pp; ++stage) {
+      Seconds ends = joint;
+      if (stage == 0) ends = {ends.all + first.all, ends.before + first.before};
+      if (stage + 1 == h.pp) ends = {ends.all + last.all, ends.before + last.before};
+      const double room = std::floor(((seconds - before) / m - ends.all) / layer.all + 1e-9);
+      const double more = std::min(room, layers - taken);
+      taken += more;
+      before += more * layer.before + ends.before - behind;
+    }
+    return taken;
+  };
+  double low = 0, high = m * (layers * layer.all + std::max(0.0, first.all) + std::max(0.0, last.all) +
+                              h.pp * std::max(0.0, joint.all));
+  for (int halves = 0; halves < 30; ++halves) {
+    const double middle = (low + high) / 2;
+    (layers_in(middle) >= layers ? high : low) = middle;
+  }
+  return low;
+}
+
 double least_on(const std::vector<double>& slowness, const planner::Job& job, const KindCosts& costs,
                 const Counting& count) {
   const planner::Hints& h = job.parallel;
   const double all = of_all_stages(job, costs, count), m = job.train.micro_batches, v = h.virtual_stages;
-  const double alone = m * all / shares(slowness, 1);  // where every stage takes as long
+  const double update =
+      count.waits() ? std::min(updating(job, costs.recomputed), updating(job, costs.others)) : 0;
+  const double alone = (m * all + update) / shares(slowness, 1);  // where every stage takes as long
   const bool split = planner::splits_backward(planner::pipeline_of(h, job.train.micro_batches).kind);
   if (!costs.recomputed.layers.empty() || h.pp == 1) return alone;
-  if (split)
-    return ir::models::expert_every(job.model) == 1 ? std::max(alone, least_split(job, costs, count, all))
-                                                    : alone;
+  const bool equal = ir::models::expert_every(job.model) == 1;
+  if (split) {
+    if (!equal) return alone;
+    const double least = std::max(alone, least_split(job, costs, count, all));
+    return count.waits() ? std::max(least, least_of_layers(job, costs, count, split, 0)) : least;
+  }
   // With virtual stages, only the first chunk, a v-th, of a stage is before the next one. Kernels of a
   // backward pass after the gradient that the stage before waits for run beside that stage.
-  const double boundary = std::max(costs.recomputed.behind_boundary, costs.others.behind_boundary);
+  const double boundary = std::max(count.behind(costs.recomputed), count.behind(costs.others));
   const auto [fewest, most] = std::minmax_element(h.stage_layers.begin(), h.stage_layers.end());
-  if (h.virtual_stages > 1 && *fewest != *most)
-    return ir::models::expert_every(job.model) == 1
-               ? std::max(alone, least_as_cut(job, costs, count, boundary))
-               : alone;
   double least = alone;
+  if (equal && h.virtual_stages > 1 && (count.waits() || *fewest != *most))
+    least = std::max(least, least_as_cut(job, costs, count, boundary));
+  if (equal && h.virtual_stages == 1 && count.waits())
+    least = std::max(least, least_of_layers(job, costs, count, split, boundary));
+  if (h.virtual_stages > 1 && *fewest != *most) return least;
   for (const double slow : {1.0, slowness.back()}) {  // of the slowest device's line, with any others
     std::vector<double> line(slowness.size(), 1);
     line.back() = slow;

@@ -37,11 +37,13 @@ void add(StageCost& sum, const StageCost& part, double times = 1) {
   sum.backward_kernels += times * part.backward_kernels;
   sum.weight_kernels += times * part.weight_kernels;
   add(sum.update, part.update, times);
+  add(sum.updating, part.updating, times);
   add(sum.accumulate, part.accumulate, times);
   sum.accumulate_launches += times * part.accumulate_launches;
   sum.lead += times * part.lead;
   sum.computing += times * part.computing;
   sum.forward_computing += times * part.forward_computing;
+  sum.waiting += times * part.waiting;
   sum.forward_waiting += times * part.forward_waiting;
   sum.elements += times * part.elements;
   sum.expert_elements += times * part.expert_elements;
@@ -68,9 +70,6 @@ std::vector<Held> in_flight(const Hints& h, int stage, int micro_batches) {
 // A device's share of sharded states; those of an expert are shared by the ranks that have it.
 double experts_of(const StageCost& stage) {
   return stage.elements > 0 ? stage.expert_elements / stage.elements : 0;
-}
-double sharded_part(const Hints& h, const StageCost& stage) {
-  return (1 + experts_of(stage) * (h.ep - 1)) / planner::shards_of(h);
 }
 
 // Whether ranks have the same experts, so that their states are sharded too.
@@ -525,6 +524,10 @@ StageNeeds needs_of(const Job& job, const KindCosts& costs, const InFlight& in_f
   const Part part{stage, begin, layers, recomputed, stage == 0, stage + 1 == job.parallel.pp};
   const StageCost cost = cost_of(job, costs, part, at(in_flight, stage)[0]).slowed(slowness);
   return {cost.forward + cost.backward, stage_bytes(job, costs.recomputed, cost, {part})};
+}
+
+double sharded_part(const planner::Hints& h, const StageCost& stage) {
+  return (1 + experts_of(stage) * (h.ep - 1)) / planner::shards_of(h);
 }
 
 Estimate estimate(const Job& job, const KindCosts& costs) {

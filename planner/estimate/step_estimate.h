@@ -24,6 +24,9 @@ struct Estimate {
   // two passes' gradients of weights for each stage but one, each about as long as a forward pass.
   double split_saves = 0;
 };
+// The part of a stage's sharded states that one device has: experts have fewer replicas.
+double sharded_part(const planner::Hints& hints, const StageCost& stage);
+
 // `job` has dp, stage_layers and micro_batches filled in.
 Estimate estimate(const planner::Job& job, const KindCosts& costs);
 

@@ -46,12 +46,12 @@ TEST(SearchReport, ReadsAsWritten) {
 
 best
   --dp 1 --tp 1 --pp 1
-  degrees: no other point that fits by estimate is more than 25 % better (bound: kernels and forward collectives)
+  degrees: no other point that fits by estimate is more than 25 % better (bound: kernels and the collectives between them)
 )");
   r.outcome.least = search::infinity;
   EXPECT_NE(
       beginning(r).find("\n  degrees: no other point that fits by estimate is better (bound: kernels and "
-                        "forward collectives)\n"),
+                        "the collectives between them)\n"),
       std::string::npos)
       << beginning(r);
   r.outcome.ended = false, r.outcome.spent = true;

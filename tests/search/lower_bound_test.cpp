@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <random>
 
 #include "planner/resolve.h"
@@ -89,28 +90,69 @@ TEST(LowerBound, KnowsThatStagesWait) {
   job.model->layers = 2;
   job.parallel.stage_layers = {1, 1};
   job.train.micro_batches = 4;
+  const auto of_kernels = [&](const ModelCost& costs) { return least_seconds(job, costs, Counted::kernels); };
+  EXPECT_DOUBLE_EQ(of_kernels(cost), 12);
   EXPECT_DOUBLE_EQ(least_seconds(job, cost), 12);
   job.parallel.pp = 2;
-  EXPECT_DOUBLE_EQ(least_seconds(job, cost), 3 / (1 - 0.75 * 0.75));
+  EXPECT_DOUBLE_EQ(of_kernels(cost), 3 / (1 - 0.75 * 0.75));
+  EXPECT_NEAR(least_seconds(job, cost), 4 * 1.5 + 1.5,
+              1e-6);                // a layer on each, which is better than 2 and 0
   job.parallel.virtual_stages = 2;  // as if each first chunk were half of its stage
-  EXPECT_DOUBLE_EQ(least_seconds(job, cost), 1.5 / (1 - 0.875 * 0.875));
+  EXPECT_DOUBLE_EQ(of_kernels(cost), 1.5 / (1 - 0.875 * 0.875));
   job.parallel.virtual_stages = 1;
   job.parallel.schedule = planner::Schedule::zb_h1;
-  EXPECT_DOUBLE_EQ(least_seconds(job, cost), 6);
+  EXPECT_DOUBLE_EQ(of_kernels(cost), 6);
   ModelCost layers;  // before the second stage come forward passes alone
   layers.layer.computing = 1.5, layers.layer.forward_computing = 0.75;
-  EXPECT_DOUBLE_EQ(least_seconds(job, layers), 0.5 * 3 / (1 - 0.875 * 0.875));
+  EXPECT_DOUBLE_EQ(of_kernels(layers), 0.5 * 3 / (1 - 0.875 * 0.875));
+  EXPECT_NEAR(least_seconds(job, layers), 4 * 1.5 + 0.75, 1e-6);
   job.parallel.schedule = planner::Schedule::one_f_one_b;
   job.parallel.virtual_stages = 2;  // as they are cut: before the second stage comes a chunk of no layers
   job.parallel.stage_layers = {0, 1, 1, 0}, job.model->layers = 2;
   EXPECT_DOUBLE_EQ(least_seconds(job, cost), std::max(4 * 1.5, 4 * 1.5 + 0.5));
   job.parallel.virtual_stages = 1, job.parallel.stage_layers = {1, 1};
-  cost.layer.forward_waiting = 0.25;  // 3.5 s in place of 3
-  EXPECT_DOUBLE_EQ(least_seconds(job, cost), 3.5 / (1 - 0.75 * 0.75));
-  EXPECT_DOUBLE_EQ(least_seconds(job, cost, Counted::kernels), 3 / (1 - 0.75 * 0.75));
-  cost.layer.forward_waiting = 0;
+  cost.layer.waiting = 0.25;  // 1.75 s on each
+  EXPECT_NEAR(least_seconds(job, cost), 5 * 1.75, 1e-6);
+  EXPECT_DOUBLE_EQ(of_kernels(cost), 3 / (1 - 0.75 * 0.75));
+  cost.layer.waiting = 0;
   cost.behind_boundary = 100;  // nothing waits
   EXPECT_DOUBLE_EQ(least_seconds(job, cost), 6);
+}
+
+// Any cut of whole layers takes as long, by the sum that the bound is the least of.
+TEST(LowerBound, OfWholeLayersIsThatOfTheBestCut) {
+  std::mt19937 random(7);
+  const auto some = [&] { return std::uniform_real_distribution<double>(0, 1)(random); };
+  int tried = 0;
+  for (int i = 0; i < 200; ++i) {
+    ModelCost cost;
+    cost.layer.computing = 1, cost.first.computing = some(), cost.last.computing = 3 * some();
+    cost.layer.waiting = some(), cost.behind_boundary = i % 2 == 0 ? 0.2 * some() : 0;
+    Job job;
+    job.train.micro_batches = static_cast<int>(1 + random() % 8);
+    const int stages = static_cast<int>(2 + random() % 3), layers = static_cast<int>(1 + random() % 9);
+    job.parallel.pp = stages, job.model->layers = layers;
+    job.parallel.stage_layers.assign(static_cast<size_t>(stages), 0);
+    job.parallel.stage_layers[0] = layers;
+    const double m = job.train.micro_batches, layer = 1 + cost.layer.waiting;
+    double best = infinity;
+    std::function<void(int, int, double, double)> cut = [&](int stage, int left, double before, double most) {
+      if (stage == stages) {
+        if (left == 0) best = std::min(best, most);
+        return;
+      }
+      for (int n = 0; n <= left; ++n) {
+        double own = n * layer + (stage == 0 ? cost.first.computing : 0);
+        if (stage + 1 == stages) own += cost.last.computing;
+        cut(stage + 1, left - n, before + own - cost.behind_boundary, std::max(most, m * own + before));
+      }
+    };
+    cut(0, layers, 0, 0);
+    EXPECT_LE(least_seconds(job, cost), best * (1 + 1e-6)) << "job " << i;
+    EXPECT_GE(least_seconds(job, cost), best * (1 - 1e-6)) << "job " << i;
+    ++tried;
+  }
+  EXPECT_EQ(tried, 200);
 }
 
 // The search's bound on points that it did not simulate holds for each of them.
