@@ -147,11 +147,13 @@ void write_gradients(Writer& w) {
 void write_optimizer(Writer& w) {
   const ir::TrainOptions& t = w.from.train();
   const bool adam = t.optimizer == ir::Optimizer::adam, momentum = t.optimizer == ir::Optimizer::momentum;
-  w.set("optimizer.type", adam ? "AdamW" : "SGD");
+  const bool lion = t.optimizer == ir::Optimizer::lion;
+  w.set("optimizer.type", adam ? "AdamW" : lion ? "Lion" : "SGD");
+  if (!adam && !lion && !is_sgd(t.optimizer)) w.cannot("DeepSpeed has no such optimizer; SGD is written");
   w.set("optimizer.params.lr", t.learning_rate);
-  if (adam) {
+  if (adam || lion) {
     w.set("optimizer.params.betas", Json::array({t.beta1, t.beta2}));
-    w.set("optimizer.params.eps", t.eps);
+    if (adam) w.set("optimizer.params.eps", t.eps);
   } else {
     w.set("optimizer.params.momentum", momentum ? t.momentum : 0.0);
     if (w.from.sharded()) w.set("zero_allow_untested_optimizer", true);

@@ -128,6 +128,11 @@ struct Framework {
   std::vector<std::string> (*preface)(const Source& source) = nullptr;
 };
 
+// Stochastic gradient descent, with momentum or without.
+inline bool is_sgd(ir::Optimizer optimizer) {
+  return optimizer == ir::Optimizer::sgd || optimizer == ir::Optimizer::momentum;
+}
+
 // Each in a file of its name; frameworks.cpp lists them.
 Framework megatron();
 Framework nemo();

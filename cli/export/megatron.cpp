@@ -267,6 +267,7 @@ void write_optimizer(Writer& w) {
   const ir::TrainOptions& t = w.from.train();
   const bool adam = t.optimizer == ir::Optimizer::adam;
   w.set("--optimizer", adam ? "adam" : "sgd");
+  if (!adam && !is_sgd(t.optimizer)) w.cannot("Megatron-LM has no such optimizer; sgd is written");
   if (!adam) {
     w.set("--sgd-momentum", t.optimizer == ir::Optimizer::momentum ? t.momentum : 0.0);
     if (t.optimizer == ir::Optimizer::momentum && t.weight_decay > 0)
@@ -486,7 +487,7 @@ std::vector<Row> make_rows() {
        write_loss},
       {{"train.optimizer", "train.momentum", "train.beta1", "train.beta2", "train.eps"},
        {"--optimizer", "--sgd-momentum", "--adam-beta1", "--adam-beta2", "--adam-eps"},
-       "",
+       "lion",
        write_optimizer},
       {{"train.learning_rate"}, {"--lr"}, "", [](Writer& w) { w.set("--lr", w.from.train().learning_rate); }},
       {{"train.weight_decay"},

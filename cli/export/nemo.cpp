@@ -172,6 +172,7 @@ void write_optimizer(Writer& w) {
   const ir::TrainOptions& t = w.from.train();
   const bool adam = t.optimizer == ir::Optimizer::adam, momentum = t.optimizer == ir::Optimizer::momentum;
   w.set("OptimizerConfig.optimizer", adam ? "adam" : "sgd");
+  if (!adam && !is_sgd(t.optimizer)) w.cannot("NeMo has no such optimizer; sgd is written");
   if (!adam) {
     w.set("OptimizerConfig.sgd_momentum", momentum ? t.momentum : 0.0);
     if (momentum && t.weight_decay > 0)
@@ -433,7 +434,7 @@ std::vector<Row> make_rows() {
       {{"train.optimizer", "train.momentum", "train.beta1", "train.beta2", "train.eps"},
        {"OptimizerConfig.optimizer", "OptimizerConfig.sgd_momentum", "OptimizerConfig.adam_beta1",
         "OptimizerConfig.adam_beta2", "OptimizerConfig.adam_eps"},
-       "",
+       "lion",
        write_optimizer},
       {{"train.learning_rate"},
        {"OptimizerConfig.lr"},

@@ -131,6 +131,28 @@ struct adam {
   }
 };
 
+// Lion (Chen et al. 2023, arXiv:2302.06675): the sign of a blend of moment and gradient, decoupled weight
+// decay. The blend takes beta1, and the moment that is kept takes beta2. Where the two cancel to a millionth,
+// rounding alone decides the sign; then there is no step.
+struct lion {
+  static constexpr OptimizerRow row =
+      OptimizerRow("lion", 1).costs(14).at_rate(1e-4).with("beta1", 0.9).with("beta2", 0.99);
+  static void exact(const Rates<double>& r, double g, double* s) {
+    const double kept = r.number[0] * s[1], fresh = r.rest[0] * g, blend = kept + fresh;
+    const bool cancels = std::abs(blend) <= 1e-6 * (std::abs(kept) + std::abs(fresh));
+    const double sign = cancels ? 0 : std::isnan(blend) ? blend : std::copysign(1.0, blend);
+    s[0] = s[0] - r.lr * (sign + r.decay * s[0]);
+    s[1] = r.number[1] * s[1] + r.rest[1] * g;
+  }
+  BOXCAR_UPDATE(const Rates<A>& r, A g, A* s) {
+    const A kept = r.number[0] * s[1], fresh = r.rest[0] * g, blend = kept + fresh;
+    const A noise = A(1e-6) * ((kept < 0 ? -kept : kept) + (fresh < 0 ? -fresh : fresh));
+    const A sign = blend > noise ? A(1) : blend < -noise ? A(-1) : blend - blend;  // of NaN: NaN
+    s[0] = s[0] - r.lr * (sign + r.decay * s[0]);
+    s[1] = r.number[1] * s[1] + r.rest[1] * g;
+  }
+};
+
 #undef BOXCAR_UPDATE
 
 }  // namespace optimizers
@@ -139,7 +161,8 @@ struct adam {
 #define BOXCAR_OPTIMIZERS(ROW) \
   ROW(sgd)                     \
   ROW(momentum)                \
-  ROW(adam)
+  ROW(adam)                    \
+  ROW(lion)
 
 #define BOXCAR_NAME(optimizer) optimizer,
 enum class Optimizer : uint8_t { BOXCAR_OPTIMIZERS(BOXCAR_NAME) };

@@ -16,6 +16,7 @@
 #include "bad_input.h"
 #include "cli/export_command.h"
 #include "cli/keys.h"
+#include "ir/ops/optimizers.h"
 #include "random_job.h"
 #include "sbp/error.h"
 
@@ -305,6 +306,17 @@ TEST(ExportCommand, SaysWhatModelsOfTodayHave) {
     EXPECT_THAT(recipe, HasSubstr(text));
 }
 
+TEST(ExportCommand, WritesLionWhereAFrameworkHasIt) {
+  const Words lion = with({"--optimizer=lion"}, gpt3);
+  const auto doc =
+      nlohmann::json::parse(run_export("deepspeed", lion).out, nullptr, true, /*ignore_comments=*/true);
+  EXPECT_EQ(doc["optimizer"]["type"], "Lion");
+  EXPECT_EQ(doc["optimizer"]["params"]["betas"], nlohmann::json::array({0.9, 0.99}));
+  EXPECT_FALSE(doc["optimizer"]["params"].contains("eps"));
+  for (const char* framework : {"megatron", "nemo", "torchtitan"})
+    EXPECT_THAT(run_export(framework, lion).err, HasSubstr("train.optimizer lion: ")) << framework;
+}
+
 TEST(ExportCommand, LetsFilesBeRead) {
   const Output json = run_export("deepspeed", gpt3);
   const auto doc = nlohmann::json::parse(json.out, nullptr, true, /*ignore_comments=*/true);
@@ -512,6 +524,22 @@ TEST(ExportLaws, NothingIsSilentlyDifferent) {
       }
       for (const auto& [name, found] : tried_and_told)
         EXPECT_EQ(found.first, found.second) << name << " loses " << d.path << " " << value;
+    }
+  }
+}
+
+// An optimizer that a framework does not have is not taken for another one.
+TEST(ExportLaws, NoOptimizerIsTakenForAnother) {
+  const RandomJob job = tests::parse_random_job("parallel.dp=2 model.family=llama train.precision=bf16");
+  for (const Framework& framework : exports::frameworks()) {
+    std::map<std::string, std::string> by_text;
+    for (const ir::OptimizerRow& row : ir::optimizer_rows()) {
+      const auto source = source_of_job(job.with("train.optimizer", row.name));
+      ASSERT_TRUE(source) << row.name;
+      const auto written = exported(framework, *source);
+      ASSERT_TRUE(written) << framework.name;
+      const auto [other, is_new] = by_text.emplace(written->text, row.name);
+      EXPECT_TRUE(is_new) << framework.name << " writes " << row.name << " as " << other->second;
     }
   }
 }

@@ -198,6 +198,15 @@ def adam(x, a):
     return one_step(make, x, state, ["exp_avg", "exp_avg_sq"], 4)
 
 
+def lion(x, a):
+    """PyTorch has none, so by the paper: Chen et al. 2023, arXiv:2302.06675."""
+    if len(x) > 4 and not x[4]:
+        return [x[0], x[2]]
+    w, g, m = x[0], x[1] * (x[3] if len(x) > 3 else 1), x[2]
+    blend = a["beta1"] * m + (1 - a["beta1"]) * g
+    return [w - a["lr"] * (blend.sign() + a["weight_decay"] * w), a["beta2"] * m + (1 - a["beta2"]) * g]
+
+
 def over_all(one, operands):
     """An optimizer over many tensors: operands of each, then scale?, finite?; copies of new weights behind."""
     def update(x, a):
@@ -323,6 +332,8 @@ OPS = {
     "identity": lambda x, a, m: x[0].clone(),
     "layer_norm": lambda x, a, m: [F.layer_norm(x[0], x[0].shape[-1:], x[1], x[2], a["eps"])]
     + statistics(x[0], -1, a["eps"]),
+    "lion": lambda x, a, m: lion(x, a),
+    "lion_all": lambda x, a, m: over_all(lion, 3)(x, a),
     "log": lambda x, a, m: x[0].log(),
     "matmul": lambda x, a, m: matmul(x, a),
     "matmul_add": lambda x, a, m: matmul(x, a) + sum(x[2:]),
@@ -380,7 +391,8 @@ OPS = {
 # Ops of OPS whose gradients are not compared.
 NO_GRADIENT = {
     "accumulate", "adam", "adam_all", "all_finite", "clip_scale", "conv2d_weight_grad", "dropout_grad",
-    "embedding_grad", "gather_grad", "matmul_bias_gelu", "matmul_bias_grad", "matmul_dgelu", "momentum", "momentum_all",
+    "embedding_grad", "gather_grad", "lion", "lion_all", "matmul_bias_gelu", "matmul_bias_grad", "matmul_dgelu", "momentum",
+    "momentum_all",
     "one_hot", "sgd", "sgd_all", "slice_grad", "square_sum", "sum_exp_pick",
 }  # fmt: skip
 
