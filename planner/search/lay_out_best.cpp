@@ -14,7 +14,9 @@ namespace {
 constexpr double most_hope = 0.4, most_gained = 0.6, mostly_gained = 0.5;
 constexpr double bound_by_kernels = 0.85;  // of the best step: nothing is to be saved
 // The most jobs that are laid out though estimates say no: of other shapes, on meshes of several dimensions.
-constexpr size_t most_shapes = 4, most_of_several = 3;
+constexpr size_t most_shapes = 4, most_of_several = 3, most_over_nodes = 2;
+constexpr planner::MeshOrder tensor_outermost{planner::MeshAxis::cp, planner::MeshAxis::tp,
+                                              planner::MeshAxis::dp, planner::MeshAxis::pp};
 constexpr int most_runs = 128;     // of a layer, in a step, on a device
 constexpr int most_solved = 1000;  // nodes of a problem that takes some ms; on one dimension 4 times as many
 constexpr size_t most_neighbours = 24;  // tried of what differs from the best found in one thing
@@ -74,18 +76,20 @@ class LayOut {
     if (!least_bytes_) {
       for (const Candidate& c : of_other_shapes(std::move(shapes))) lay_out_one(c, "lay-out-shapes");
       for (const Candidate& c : of_several_dimensions()) lay_out_one(c, "lay-out-meshes");
+      for (const Candidate& c : over_nodes()) lay_out_one(c, "lay-out-over-nodes", false);
     }
     change_found();
   }
 
-  void lay_out_one(Candidate c, const char* move) {
+  // With `others`, also what moves make of its job.
+  void lay_out_one(Candidate c, const char* move, bool others = true) {
     c.move = move_of(options_, move);
     if (!c.move || attempts_.asked_to_stop() || !has_layouts(c.job)) return;
     const int most = planner::mesh_of(c.job.parallel).dims() > 1 ? most_solved : 4 * most_solved;
     if (attempts_.solved() > most) return;
     std::vector<Candidate> laid;
     lay_out(c, all_open(c.job), laid);
-    if (!least_bytes_)
+    if (others && !least_bytes_)
       for (const Candidate& one : changed(c, MoveGroup::lay_out)) lay_out(one, all_open(c.job), laid);
     attempts_.attempt_laid_out(laid);
   }
@@ -128,6 +132,27 @@ class LayOut {
       const bool over_nodes = tp >= 0 && at(mesh.strides, tp) >= c.job.cluster.node.gpus;
       std::set<int>& stages = done[over_nodes ? 1 : 0];
       if (stages.size() < most_of_several && stages.insert(c.job.parallel.pp).second) some.push_back(anew(c));
+    }
+    return some;
+  }
+
+  // Over slow links between nodes, the tensor dimension over nodes with everything else inside of them may be
+  // fastest once layouts are found, which then split samples there, though it is slow before. So estimates do
+  // not choose among numbers of stages; kernels have to let it win.
+  std::vector<Candidate> over_nodes() const {
+    std::vector<Candidate> some;
+    if (attempts_.best().empty() || fixed_.is_pinned("mesh_order")) return some;
+    const double most_kernels = bound_by_kernels * attempts_.value(attempts_.best().front());
+    std::set<int> stages;
+    for (const Candidate& c : candidates_) {
+      const planner::Hints& h = c.job.parallel;
+      if (some.size() == most_over_nodes) break;
+      if (!is_quick(c.job) || h.tp == 1 || h.cp > 1 || h.dp * h.pp != c.job.cluster.node.gpus) continue;
+      if (value_of(options_.goal, c.job, c.kernel_seconds, 0) > most_kernels) continue;
+      Candidate other = anew(c);
+      other.job.parallel.mesh_order = tensor_outermost;
+      other.estimated_seconds = 0;  // of another order
+      if (fixed_.keeps_rules(other.job) && stages.insert(h.pp).second) some.push_back(std::move(other));
     }
     return some;
   }

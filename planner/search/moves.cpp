@@ -155,6 +155,10 @@ std::vector<Move> make_moves() {
        "the same for points of other shapes, not simulated so far", "4 plans"},
       {"lay-out-meshes", own, "short steps, few runs of a layer, kernels below 85 % of the best step",
        "the same for meshes of several dimensions, inside nodes and across", "6 plans"},
+      {"lay-out-over-nodes", own,
+       "short steps, few runs of a layer, kernels below 85 % of the best step, replicas and stages fill a "
+       "node",
+       "the same for the tensor dimension over nodes, all else inside", "2 plans"},
       {"shard-and-lay-out", lay_out, "tensor parallelism",
        "other ZeRO levels; of short steps experts on every device too", "1 plan each, 5 of short steps",
        has_tensor_parts, sharded_otherwise},
