@@ -440,7 +440,18 @@ struct Setter {
     *p = static_cast<int64_t>(parse_number(key.least, key.most, where, text, true));
   }
   void operator()(double* p) const {
-    if (!text.ends_with('%') || key.most >= 1) {
+    if (key.most >= 1) {
+      *p = parse_number(key.least, key.most, where, text, false);
+      return;
+    }
+    if (!text.ends_with('%')) {
+      double percent = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), percent);
+      const bool reads = error == std::errc() && end == text.data() + text.size();
+      if (reads && percent > 1 && percent <= 100 * key.most)
+        refuse(where, text,
+               fmt::format("a number from {} to {}; {}% is {}", number(key.least), number(key.most), text,
+                           number(percent / 100)));
       *p = parse_number(key.least, key.most, where, text, false);
       return;
     }

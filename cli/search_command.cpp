@@ -350,7 +350,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   for (const std::string& name : arguments.without_moves)
     options.without_moves.insert(search::move_named(name).name);
   options.go_on = [&](const search::Progress& p) {
-    progress->step(fmt::format("{}{} points, {} over memory, {} simulated{}", part, p.points, p.over_memory,
+    progress->part(fmt::format("{}{} points, {} over memory, {} simulated{}", part, p.points, p.over_memory,
                                p.simulated,
                                p.best_seconds > 0 ? ", best " + ir::format_seconds(p.best_seconds) : ""));
     budget.keep((1 + for_report) * p.ending_seconds);

@@ -96,8 +96,11 @@ std::unique_ptr<SqliteFile> open_runs(const std::string& path) {
 
 void check_column(const std::string& flag, const std::string& name, const std::vector<std::string>& known) {
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
-  throw Error::input(flag, fmt::format("no column is named \"{}\"{}; `boxcar table --list` names all", name,
-                                       did_you_mean(name, known)));
+  const std::string suggestion = did_you_mean(name, known);
+  const bool may_be_text = suggestion.empty() && flag == "--where";
+  throw Error::input(
+      flag, fmt::format("no column is named \"{}\"{}{}; `boxcar table FILE --list` names all", name,
+                        suggestion, may_be_text ? fmt::format("; text is in quotes: '{}'", name) : ""));
 }
 
 [[noreturn]] void refuse_where(const RunsQuery& query, const std::string& why) {

@@ -151,7 +151,7 @@ const JobCase job_cases[] = {
      "or "
      "use fp32)"},
     {{"--momentum=0.5"}, "", 2, "--momentum: has no effect unless optimizer is momentum"},
-    {{"--optimizer=sgd", "--beta1=0.8"}, "", 2, "--beta1: has no effect unless optimizer is adam"},
+    {{"--optimizer=sgd", "--beta1=0.8"}, "", 2, "--beta1: has no effect unless optimizer is adam or lion"},
     {{"--beta2=1"}, "", 2, "--beta2: got \"1\", expected a number from 0 to 0.999999"},
     {{"--pad-vocab=0"}, "", 2, "--pad-vocab: got \"0\", expected a whole number from 1 to 1000000"},
     {{"--optimizer=adams"},
@@ -185,7 +185,7 @@ const JobCase job_cases[] = {
      2,
      "--rotary-base: got \"0\", expected a number from 1 to 1000000000000"},
     {{"--rotary-base=500000"}, "", 2, "--rotary-base: has no effect unless position is rotary"},
-    {{"--dropout=1.5"}, "", 2, "--dropout: got \"1.5\", expected a number from 0 to 0.99"},
+    {{"--dropout=1.5"}, "", 2, "--dropout: got \"1.5\", expected a number from 0 to 0.99; 1.5% is 0.015"},
     {{"--schedule=zb"},
      "",
      2,

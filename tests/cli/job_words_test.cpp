@@ -83,6 +83,8 @@ TEST(JobWords, AShareOfMemoryStaysFree) {
   EXPECT_EQ(bytes("0.08"), bytes("8%"));
   EXPECT_EQ(message(small_job({{"cluster.memory_margin", {"95%", "--memory-margin"}}})),
             "--memory-margin: got \"95%\", expected 0% to 90%");
+  EXPECT_EQ(message(small_job({{"cluster.memory_margin", {"8", "--memory-margin"}}})),
+            "--memory-margin: got \"8\", expected a number from 0 to 0.9; 8% is 0.08");
 }
 
 // The preset is the weakest word, and sets keys that exist to values that they have.

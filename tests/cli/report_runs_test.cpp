@@ -112,7 +112,7 @@ TEST_F(ReportRuns, RefusesWhatHasNoEffect) {
        "--where: chooses rows of a file of runs, and " + path("text.txt") + " is none"},
       {{runs, "-o", out, "--where=tpp = 2"},
        2,
-       "--where: no column is named \"tpp\" (did you mean tp?); `boxcar table --list` names all"},
+       "--where: no column is named \"tpp\" (did you mean tp?); `boxcar table FILE --list` names all"},
       {{runs, "-o", out, "--where=tp = 9"}, 2, runs + ": has no rows for which --where holds"},
       {{path("none.db"), "-o", out}, 2, path("none.db") + ": has no rows"},
       {{runs, "--port=x"}, 2, "--port: got \"x\", expected a whole number from 1 to 65535"},

@@ -178,17 +178,24 @@ TEST(TableColumns, HaveNamesOfTheirOwn) {
 }
 
 TEST_F(TableCommand, RefusesMistakes) {
-  EXPECT_EQ(refusal({"--columns=tp,stp_time_s"}),
-            "boxcar: --columns: no column is named \"stp_time_s\" (did you mean step_time_s?); `boxcar table "
-            "--list` names all\n");
-  EXPECT_EQ(refusal({"--where=stp_time_s < 2"}),
-            "boxcar: --where: no column is named \"stp_time_s\" (did you mean step_time_s?); `boxcar table "
-            "--list` names all\n");
-  EXPECT_EQ(refusal({"--where=\"stp_time_s\" < 2"}),
-            "boxcar: --where: no column is named \"stp_time_s\" (did you mean step_time_s?); `boxcar table "
-            "--list` names all\n");
+  EXPECT_EQ(
+      refusal({"--columns=tp,stp_time_s"}),
+      "boxcar: --columns: no column is named \"stp_time_s\" (did you mean step_time_s?); `boxcar table FILE "
+      "--list` names all\n");
+  EXPECT_EQ(
+      refusal({"--where=stp_time_s < 2"}),
+      "boxcar: --where: no column is named \"stp_time_s\" (did you mean step_time_s?); `boxcar table FILE "
+      "--list` names all\n");
+  EXPECT_EQ(
+      refusal({"--where=precision = zzz16"}),
+      "boxcar: --where: no column is named \"zzz16\"; text is in quotes: 'zzz16'; `boxcar table FILE --list` "
+      "names all\n");
+  EXPECT_EQ(
+      refusal({"--where=\"stp_time_s\" < 2"}),
+      "boxcar: --where: no column is named \"stp_time_s\" (did you mean step_time_s?); `boxcar table FILE "
+      "--list` names all\n");
   EXPECT_EQ(refusal({"--sort=steptime"}),
-            "boxcar: --sort: no column is named \"steptime\" (did you mean step_time_s?); `boxcar table "
+            "boxcar: --sort: no column is named \"steptime\" (did you mean step_time_s?); `boxcar table FILE "
             "--list` names all\n");
   EXPECT_EQ(refusal({"--sort=mfu down"}),
             "boxcar: --sort: got \"mfu down\", expected a column, and asc or desc behind it\n");
@@ -201,9 +208,9 @@ TEST_F(TableCommand, RefusesMistakes) {
             "step_time_high_s, samples_per_s, tokens_per_s, mfu, bubble_fraction, exposed_comm_s, "
             "peak_memory_bytes, "
             "dollars_per_step, wall_s\n");
-  EXPECT_EQ(
-      refusal({"--pareto=mfuu"}),
-      "boxcar: --pareto: no column is named \"mfuu\" (did you mean mfu?); `boxcar table --list` names all\n");
+  EXPECT_EQ(refusal({"--pareto=mfuu"}),
+            "boxcar: --pareto: no column is named \"mfuu\" (did you mean mfu?); `boxcar table FILE --list` "
+            "names all\n");
   EXPECT_EQ(refusal({"--limit=-1"}),
             "boxcar: --limit: got \"-1\", expected a whole number from 0 to 1000000000\n");
   EXPECT_EQ(refusal({"--csv", "--json"}), "boxcar: --json: --csv is given too; give one of them\n");

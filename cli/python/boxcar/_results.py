@@ -453,7 +453,7 @@ class Sweep:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows of a file of runs, each a value by column. `boxcar table --list` says what the columns mean."""
+    """Rows of a file of runs, each a value by column. `boxcar table FILE --list` says what the columns mean."""
 
     columns: list[str]
     rows: list[dict[str, Any]]
