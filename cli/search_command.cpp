@@ -181,8 +181,7 @@ std::string enough_memory(double bytes, const backends::DeviceProfile& device) {
 std::string why_none(const SearchReport& r) {
   const search::Outcome& outcome = r.outcome;
   if (outcome.spent)
-    return fmt::format("none of the {} plans that --effort allows is fast enough; allow more",
-                       outcome.compiled);
+    return "the plans that --effort allows are too slow; allow more of them";
   if (!outcome.ended)
     return fmt::format("ended before a point was found that fits; give it more time{}",
                        interrupted ? "" : " with --budget");
