@@ -247,6 +247,14 @@ const std::map<std::string, std::string>& fixed_keys() {
   return keys;
 }
 
+const std::map<std::string, std::string>& fixed_words() {
+  static const std::map<std::string, std::string> words{
+      {"model.family=graph", "model.graph, a fixed key, implies it"},
+      {"train.optimizer=lion", "a sign: plans that sum a gradient in other orders may differ by whole steps"},
+  };
+  return words;
+}
+
 const std::string& RandomJob::value(const std::string& path) const {
   const auto found = values.find(path);
   return found == values.end() ? dimension(path).values.front() : found->second;
