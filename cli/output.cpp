@@ -211,9 +211,9 @@ void Progress::step(const std::string& what) {
   std::fflush(stderr);
 }
 
-void Progress::part(const std::string& what) {
+void Progress::part(const std::string& what, std::chrono::seconds every) {
   step(what);
-  if (shown_ || Clock::now() - told_ < std::chrono::seconds(10)) return;
+  if (shown_ || Clock::now() - told_ < every) return;
   tell(what);
   told_ = Clock::now();
 }

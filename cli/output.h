@@ -43,8 +43,8 @@ class Progress {
   Progress();
   ~Progress();
   void step(const std::string& what);
-  // The same for a part of long work. Where stderr is no terminal, a line of its own every 10 s.
-  void part(const std::string& what);
+  // The same for a part of long work. Where stderr is no terminal, a line of its own now and then.
+  void part(const std::string& what, std::chrono::seconds every = std::chrono::seconds(10));
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -180,8 +180,7 @@ std::string enough_memory(double bytes, const backends::DeviceProfile& device) {
 // Why there is no plan.
 std::string why_none(const SearchReport& r) {
   const search::Outcome& outcome = r.outcome;
-  if (outcome.spent)
-    return "the plans that --effort allows are too slow; allow more of them";
+  if (outcome.spent) return "the plans that --effort allows are too slow; allow more of them";
   if (!outcome.ended)
     return fmt::format("ended before a point was found that fits; give it more time{}",
                        interrupted ? "" : " with --budget");
@@ -349,9 +348,10 @@ int run(const SearchArguments& arguments, Extent extent) {
   for (const std::string& name : arguments.without_moves)
     options.without_moves.insert(search::move_named(name).name);
   options.go_on = [&](const search::Progress& p) {
-    progress->part(fmt::format("{}{} points, {} over memory, {} simulated{}", part, p.points, p.over_memory,
-                               p.simulated,
-                               p.best_seconds > 0 ? ", best " + ir::format_seconds(p.best_seconds) : ""));
+    progress->part(
+        fmt::format("{}{} points, {} over memory, {} simulated{}", part, p.points, p.over_memory, p.simulated,
+                    p.best_seconds > 0 ? ", best " + ir::format_seconds(p.best_seconds) : ""),
+        std::chrono::minutes(1));
     budget.keep((1 + for_report) * p.ending_seconds);
     return interrupted == 0 && !budget.is_spent();
   };
