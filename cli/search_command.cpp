@@ -260,7 +260,7 @@ std::vector<StaysBest> sensitivity_of(const Request& request, const search::Sear
     backends::scale(job.cluster, constant.name, factor);
     if (changed.described) backends::scale(*changed.described, constant.name, factor);
     search::Outcome outcome = search::search(job, changed, simulating_oracle());
-    if (!outcome.ended && !outcome.spent) return std::nullopt;
+    if (outcome.told_to_end()) return std::nullopt;
     return outcome;
   };
   return stays_best(best, plan, options, again);
@@ -423,7 +423,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   ir::Plan plan = best.plan ? std::move(*best.plan) : search::plan_of(best);
   plan.labels = labels_of(request);
   if (best.layouts) search::add_labels(*best.layouts, plan.labels);
-  if (arguments.no_partial && (r.outcome.ended || r.outcome.spent))
+  if (arguments.no_partial && !r.outcome.told_to_end())
     r.partial_seconds = with_partial(best, [&] { return budget.is_spent(); });
   add_labels(compared, plan.labels);
   int place = 0;

@@ -291,7 +291,7 @@ class Search {
 
   // Told to end before anything was simulated: the first by estimate that can be made and fits.
   void take_best_estimate() {
-    if (outcome_.ended || outcome_.spent || !outcome_.best.empty()) return;
+    if (!outcome_.told_to_end() || !outcome_.best.empty()) return;
     for (size_t c = 0; c < candidates_.size() && c < static_cast<size_t>(options_.simulate); ++c)
       if (attempts_.attempt_at_the_end(candidates_[c]).does) break;
     outcome_.by_estimate = !outcome_.best.empty();
@@ -299,7 +299,7 @@ class Search {
 
   // Why no bound is known for points that were not tried; empty: it is.
   const char* unknown_least() const {
-    if (!outcome_.ended && !outcome_.spent) return "the search ended early";
+    if (outcome_.told_to_end()) return "the search ended early";
     if (options_.goal == Goal::memory) return "estimates of memory bound nothing";
     if (attempts_.layouts_asked()) return "every point has its own layouts";
     for (const Candidate& c : candidates_)

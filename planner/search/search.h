@@ -67,6 +67,7 @@ struct Outcome {
                            // nothing to choose
   bool ended = true;       // false: go_on or more_points said no, or so many plans were simulated (spent)
   bool spent = false;      // options.plans were simulated before all was tried
+  bool told_to_end() const { return !ended && !spent; }  // by go_on or more_points
   // For messages where best is empty:
   Candidate smallest;                // by estimate, with its plan's peak where one could be made
   std::optional<Candidate> fastest;  // that fits: simulated where any was, else by estimate (seconds 0)

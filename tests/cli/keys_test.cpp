@@ -109,7 +109,8 @@ TEST(Keys, SayWhatIsAllowed) {
       "1,024 x 1,024, as in 8k");
   EXPECT_EQ(message("parallel", "tp", "nan"), "here: got \"nan\", expected a whole number from 1 to 10000");
   EXPECT_EQ(message("model", "dropout", "0.5"), "accepted as 0.5");
-  EXPECT_EQ(message("model", "dropout", "2"), "here: got \"2\", expected a number from 0 to 0.99; 2% is 0.02");
+  EXPECT_EQ(message("model", "dropout", "2"),
+            "here: got \"2\", expected a number from 0 to 0.99; 2% is 0.02");
   EXPECT_EQ(message("parallel", "sequence_parallel", ""), "accepted as true");
   EXPECT_EQ(message("parallel", "sequence_parallel", "True"), "accepted as true");
   EXPECT_EQ(message("parallel", "sequence_parallel", "FALSE"), "accepted as false");

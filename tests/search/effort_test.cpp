@@ -1,8 +1,6 @@
 // The effort of a search: how many plans it simulates, and up to which bound. More is never worse.
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "backends/machines/device_profile.h"
 #include "planner/resolve.h"
 #include "planner/search/points.h"
@@ -15,30 +13,33 @@ namespace {
 
 using planner::Job;
 
-Job random_job(uint64_t seed) {
-  std::mt19937_64 random(seed);
-  const auto one_of = [&](auto... values) {
-    const std::array all{values...};
-    return all[random() % all.size()];
-  };
-  Job job = small_gpt(one_of(2, 4, 8));
-  job.model->layers = one_of(2, 4, 6), job.model->hidden = one_of(256, 1024);
+struct Case {
+  int gpus = 0;
+  const char* cluster = nullptr;
+  int64_t layers = 0, hidden = 0, seq = 0, global_batch = 0;
+};
+constexpr Case cases[] = {{2, "dgx-a100-80g", 4, 256, 512, 8},
+                          {4, "p3-16xlarge", 6, 1024, 128, 16},
+                          {8, "dgx-a100-80g", 2, 1024, 512, 16}};
+
+Job job_of(const Case& one) {
+  Job job = small_gpt(one.gpus);
+  job.model->layers = one.layers, job.model->hidden = one.hidden, job.model->seq = one.seq;
   job.model->heads = job.model->kv_heads = 8;
-  job.model->seq = one_of(128, 512);
-  job.cluster = backends::load_cluster(one_of("dgx-a100-80g", "p3-16xlarge"), job.gpus);
-  job.global_batch = one_of(8, 16);
+  job.cluster = backends::load_cluster(one.cluster, one.gpus);
+  job.global_batch = one.global_batch;
   return job;
 }
 
 TEST(SearchEffort, MoreIsNeverWorse) {
   int better = 0, spent = 0;
-  for (uint64_t seed = 1; seed <= 3; ++seed) {
-    const Job job = random_job(seed);
+  for (const Case& one : cases) {
+    const Job job = job_of(one);
     double last = infinity;
     const auto check = [&](const SearchOptions& options) {
       const Outcome found = search(job, options, oracle());
-      ASSERT_FALSE(found.best.empty()) << "seed " << seed;
-      EXPECT_LE(found.best.front().seconds, last * 1.001) << "seed " << seed << ", plans " << options.plans;
+      ASSERT_FALSE(found.best.empty()) << one.gpus << " GPUs";
+      EXPECT_LE(found.best.front().seconds, last * 1.001) << one.gpus << " GPUs, plans " << options.plans;
       if (options.plans > 0) {
         EXPECT_LE(found.best.size(), static_cast<size_t>(options.plans));
       }
@@ -59,8 +60,8 @@ TEST(SearchEffort, MoreIsNeverWorse) {
 // Nothing that was left out is faster.
 TEST(SearchEffort, ClosesTheGapThatIsAskedFor) {
   double widest = 0;
-  for (uint64_t seed = 1; seed <= 3; ++seed) {
-    Job job = random_job(seed);
+  for (const Case& one : cases) {
+    Job job = job_of(one);
     job.gpus = 4, job.global_batch = 8;
     backends::resize(job.cluster, 4);
     const auto gap_of = [](const Outcome& found) { return 1 - *found.least / found.best.front().seconds; };

@@ -203,8 +203,10 @@ def lion(x, a):
     if len(x) > 4 and not x[4]:
         return [x[0], x[2]]
     w, g, m = x[0], x[1] * (x[3] if len(x) > 3 else 1), x[2]
-    blend = a["beta1"] * m + (1 - a["beta1"]) * g
-    return [w - a["lr"] * (blend.sign() + a["weight_decay"] * w), a["beta2"] * m + (1 - a["beta2"]) * g]
+    kept, fresh = a["beta1"] * m, (1 - a["beta1"]) * g
+    cancels = (kept + fresh).abs() <= 1e-6 * (kept.abs() + fresh.abs())  # to what rounding leaves: no step
+    sign = (kept + fresh).sign().masked_fill(cancels, 0)
+    return [w - a["lr"] * (sign + a["weight_decay"] * w), a["beta2"] * m + (1 - a["beta2"]) * g]
 
 
 def over_all(one, operands):
