@@ -259,6 +259,9 @@ void QueueThread::execute(Work& work, const backends::Moment& moment) {
     case Does::constant:
       bring(work, moment, index);
       break;
+    case Does::prepare:
+      if (!recording()) state_.hooks.prepare(device, *work.actor, moment);
+      break;
     case Does::save:
       if (!recording()) save(work, moment.step + work.behind);
       break;

@@ -81,7 +81,18 @@ class QueueThread {
   void acknowledged(int actor, const Message& message) const;
 
  private:
-  enum class Does : uint8_t { kernel, collective, pull, receive, load, constant, save, write, nothing };
+  enum class Does : uint8_t {
+    kernel,
+    collective,
+    pull,
+    receive,
+    load,
+    constant,
+    prepare,
+    save,
+    write,
+    nothing
+  };
   struct Operand {
     int reg = -1, port = -1;    // port -1: updated in place
     int every = 1;              // of an output's register

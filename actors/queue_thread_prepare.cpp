@@ -153,6 +153,7 @@ QueueThread::Does QueueThread::what_it_does(const ir::Actor& actor,
   if (actor.kind == ir::ActorKind::pull) return outputs.empty() ? Does::nothing : Does::pull;
   if (actor.is(ir::OpKind::save)) return Does::save;
   if (actor.is(ir::OpKind::write)) return Does::write;
+  if (actor.is(ir::OpKind::read) || actor.is(ir::OpKind::decode)) return Does::prepare;
   const bool source =
       actor.is(ir::OpKind::load) || actor.is(ir::OpKind::parameter) || actor.is(ir::OpKind::constant);
   if (!source) return Does::kernel;

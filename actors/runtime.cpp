@@ -94,6 +94,7 @@ struct Runtime::Impl {
     }
     if (!hooks.fill)
       hooks.fill = [](int, const ir::Register&, const backends::Moment&, std::span<std::byte>) {};
+    if (!hooks.prepare) hooks.prepare = [](int, const ir::Actor&, const backends::Moment&) {};
     try {
       make_threads();
       make_probes();

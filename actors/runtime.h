@@ -66,6 +66,9 @@ struct Hooks {
   std::function<void(int device, const ir::Register& reg, const backends::Moment& moment,
                      std::span<std::byte> bytes)>
       fill;
+  // Acts of ops "read" and "decode", which prepare in host memory what a load will fill its register with.
+  // Not called in recorded steps.
+  std::function<void(int device, const ir::Actor& actor, const backends::Moment& moment)> prepare;
   // `watched` is called after each act that wrote a register named `watch`, say a loss, with its bytes in
   // host memory. Calls are in the acts' order. Where acts are only launched, a call may come later than its
   // act's end, but not after steps() has returned.

@@ -338,7 +338,14 @@ std::vector<Key> make_keys() {
   k.push_back(entry("run", "library_memory", RUN(library_memory), 0, million * million,
                     "of backend cuda: bytes of a device kept free for libraries, beside NCCL's buffers"));
   k.push_back(entry("run", "data", RUN(data), 0, 0,
-                    "text files, or .bin files of uint16 tokens or images: a.txt,b.txt; random: drawn"));
+                    "text files, .bin files of uint16 tokens or images, a folder or .tar files of JPEG "
+                    "images: a.txt,b.txt; random: drawn"));
+  k.push_back(entry("run", "decoders", RUN(decoders), 1, 1024,
+                    "of JPEG images: threads of each device that decode them"));
+  k.push_back(entry("run", "prefetch", RUN(prefetch), 1, 1024,
+                    "of JPEG images: micro-batches that are read, and that are decoded, ahead"));
+  k.push_back(entry("run", "augment", RUN(augment), 0, 1,
+                    "of JPEG images: crop and mirror them at random for training"));
   k.push_back(entry("run", "steps", RUN(steps), 1, 1000 * million, "optimizer steps in all"));
   k.push_back(entry("run", "seed", RUN(seed), 0, 1000 * million, "of weights, dropout and the data's order"));
   k.push_back(

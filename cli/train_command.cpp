@@ -55,8 +55,9 @@ void refuse_what_is_simulated_alone(const GivenKeys& given) {
       family != given.end() && family_named(family->second.text).ends_with("unet"))
     throw Error::input(family->second.where,
                        "a U-Net is simulated, not trained (data are images of a label each)");
-  if (const auto found = given.find("run.validate_every"); !is_of_text(given) && found != given.end())
-    throw Error::input(found->second.where, "is for models of text (leave it out)");
+  if (const auto found = given.find("run.validate_every");
+      given.contains("model.graph") && found != given.end())
+    throw Error::input(found->second.where, "is for models of text and images (leave it out)");
   if (const auto family = given.find("model.family");
       family != given.end() && family_named(family->second.text) == "t5")
     throw Error::input(family->second.where,
@@ -106,6 +107,9 @@ void check(const Request& request, const GivenKeys& given) {
   for (const char* key : {"run.validation_fraction", "run.validation_batches"})
     if (run.validate_every == 0 && given.contains(key))
       throw Error::input(where(given, key), "needs validate_every");
+  for (const char* key : {"run.decoders", "run.prefetch", "run.augment"})
+    if (!request.job.model.conv_net() || !training::has_encoded_images(run))
+      if (given.contains(key)) throw Error::input(where(given, key), "needs data that are JPEG images");
   needs_folder("checkpoint_every");
   needs_folder("keep_checkpoints");
   needs_folder("resume");

@@ -25,6 +25,8 @@ OpKind kind_of(std::string_view op_type) {
       {"scaled_dot_product_attention", OpKind::attention},
       {"scaled_dot_product_attention_grad", OpKind::attention_grad},
       {"load", OpKind::load},
+      {"read", OpKind::read},
+      {"decode", OpKind::decode},
       {"save", OpKind::save},
       {"write", OpKind::write},
   };

@@ -21,9 +21,11 @@ enum class OpKind : uint8_t {
   attention,   // fused, as one kernel
   attention_grad,
   // of plans
-  load,   // a batch's part onto the device
-  save,   // a copy of a state for a checkpoint
-  write,  // of a saved state
+  load,    // a batch's part onto the device
+  read,    // of a batch's part, as files
+  decode,  // of samples that were read
+  save,    // a copy of a state for a checkpoint
+  write,   // of a saved state
 };
 
 OpKind kind_of(std::string_view op_type);

@@ -186,7 +186,8 @@ class TypeChecker {
 
   // The time of an op outside the registry is unknown unless the plan gives it.
   static void known_time(const PlanPlace& where, const Actor& x) {
-    if (x.is(OpKind::write) || x.attrs.contains("seconds")) return;
+    if (x.is(OpKind::write) || x.is(OpKind::read) || x.is(OpKind::decode) || x.attrs.contains("seconds"))
+      return;
     std::vector<std::string> names;
     for (const OpDef& def : all_ops()) names.push_back(def.name);
     require(false, where, "no op is named \"{}\"{}", x.op, did_you_mean(x.op, names));

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <vector>
 
+#include "backends/host/encoded_images.h"
 #include "backends/host/images.h"
 #include "backends/host/records.h"
 #include "sbp/error.h"
@@ -13,11 +16,12 @@ namespace {
 
 namespace host = backends::host;
 
-// Both parts of the data, or all of it where nothing is held out, are a sequence or more.
-void check_lengths(const host::TokenData& all, const std::optional<host::TokenData>& held_out, int64_t seq,
-                   const KeyName& name) {
+bool is_random(const TrainRun& run) { return run.data == std::vector<std::string>{"random"}; }
+
+// Both parts of the text, or all of it where nothing is held out, are a sequence or more.
+void check_lengths(const host::TokenData& all, int64_t held_out, int64_t seq, const KeyName& name) {
   const host::Sampler long_enough(all, seq, 0);
-  if (!held_out) return;
+  if (held_out == 0) return;
   const auto check = [&](const char* does, int64_t tokens, const char* larger) {
     if (tokens <= seq)
       throw Error::input(
@@ -26,40 +30,84 @@ void check_lengths(const host::TokenData& all, const std::optional<host::TokenDa
                       "a shorter seq)",
                       does, tokens, all.size(), seq + 1, larger));
   };
-  check("holds back", held_out->size(), "larger");
-  check("leaves", all.size() - held_out->size(), "smaller");
+  check("holds back", held_out, "larger");
+  check("leaves", all.size() - held_out, "smaller");
+}
+
+Data text(const TrainRun& run, const ir::models::Transformer& model, const KeyName& name) {
+  const auto all = is_random(run) ? host::TokenData::random(model.vocab, run.seed)
+                                  : host::TokenData::open(run.data, model.vocab);
+  const bool validates = run.validate_every > 0;
+  const host::TokenData held_out = all.tail(validates ? run.validation_fraction : 0),
+                        training = all.head(validates ? run.validation_fraction : 0);
+  check_lengths(all, validates ? held_out.size() : 0, model.seq, name);
+  Data data{std::make_unique<host::TextSamples>(training, model.seq, run.seed),
+            {},
+            all.identity(),
+            training.identity()};
+  if (validates)
+    data.held_out = {std::make_unique<host::TextSamples>(held_out, model.seq, 0),
+                     host::Sampler(held_out, model.seq, 0).windows()};
+  return data;
+}
+
+// `make_training` and `make_held_out`: samples of a part of the images.
+template <class Images, class Make>
+Data images(const TrainRun& run, const Images& all, Make make_training, Make make_held_out,
+            const KeyName& name) {
+  if (run.validate_every == 0) return {make_training(all), {}, all.identity(), all.identity()};
+  const auto [held_out, training] = all.split(run.validation_fraction);
+  if (held_out.size() == 0 || training.size() == 0)
+    throw Error::input(name("run.validation_fraction"),
+                       fmt::format("holds back {} of {} images, expected at least one on each side",
+                                   held_out.size(), all.size()));
+  return {make_training(training), HeldOut{make_held_out(held_out), held_out.size()}, all.identity(),
+          training.identity()};
+}
+
+using Made = std::unique_ptr<host::Samples>;
+
+Data images(const TrainRun& run, const ir::models::ConvNet& net, const KeyName& name) {
+  if (has_encoded_images(run)) {
+    using Make = std::function<Made(const host::EncodedImages&)>;
+    const auto with = [&net](int64_t seed, host::Crops crops) -> Make {
+      return [&net, seed, crops](const auto& part) {
+        return std::make_unique<host::EncodedSamples>(part, net.image, seed, crops);
+      };
+    };
+    return images(run, host::EncodedImages::open(run.data, net.classes),
+                  with(run.seed, run.augment ? host::Crops::random : host::Crops::middle),
+                  with(0, host::Crops::middle), name);
+  }
+  using Make = std::function<Made(const host::ImageData&)>;
+  const auto with = [](int64_t seed) -> Make {
+    return [seed](const auto& part) { return std::make_unique<host::ImageSamples>(part, seed); };
+  };
+  return images(run,
+                is_random(run) ? host::ImageData::random(net.image, net.classes, run.seed)
+                               : host::ImageData::open(run.data, net.image, net.classes),
+                with(run.seed), with(0), name);
+}
+
+Data records(const TrainRun& run, const ir::models::GraphModel& graph, const KeyName& name) {
+  if (run.data.size() != 1)
+    throw Error::input(name("run.data"), "of a graph is one file of safetensors, or random");
+  const std::vector<ir::models::GraphInput> inputs = ir::models::inputs_of(graph);
+  const auto all = is_random(run) ? host::RecordData::random(inputs, run.seed)
+                                  : host::RecordData::open(run.data[0], inputs);
+  return {std::make_unique<host::RecordSamples>(all, run.seed), {}, all.identity(), all.identity()};
 }
 
 }  // namespace
 
+bool has_encoded_images(const TrainRun& run) {
+  return std::any_of(run.data.begin(), run.data.end(), host::EncodedImages::holds);
+}
+
 Data open_data(const TrainRun& run, const ir::models::Model& model, const KeyName& name) {
-  const bool random = run.data == std::vector<std::string>{"random"};
-  Data data;
-  if (const ir::models::ConvNet* net = model.conv_net()) {
-    const auto images = random ? host::ImageData::random(net->image, net->classes, run.seed)
-                               : host::ImageData::open(run.data, net->image, net->classes);
-    data.samples = std::make_unique<host::ImageSamples>(images, run.seed);
-    data.all = data.training = images.identity();
-    return data;
-  }
-  if (const ir::models::GraphModel* graph = model.graph()) {
-    if (run.data.size() != 1)
-      throw Error::input(name("run.data"), "of a graph is one file of safetensors, or random");
-    const std::vector<ir::models::GraphInput> inputs = ir::models::inputs_of(*graph);
-    const auto records =
-        random ? host::RecordData::random(inputs, run.seed) : host::RecordData::open(run.data[0], inputs);
-    data.samples = std::make_unique<host::RecordSamples>(records, run.seed);
-    data.all = data.training = records.identity();
-    return data;
-  }
-  const auto all = random ? host::TokenData::random(model->vocab, run.seed)
-                          : host::TokenData::open(run.data, model->vocab);
-  if (run.validate_every > 0) data.held_out = all.tail(run.validation_fraction);
-  check_lengths(all, data.held_out, model->seq, name);
-  const host::TokenData training = data.held_out ? all.head(run.validation_fraction) : all;
-  data.samples = std::make_unique<host::TextSamples>(training, model->seq, run.seed);
-  data.all = all.identity(), data.training = training.identity();
-  return data;
+  if (const ir::models::ConvNet* net = model.conv_net()) return images(run, *net, name);
+  if (const ir::models::GraphModel* graph = model.graph()) return records(run, *graph, name);
+  return text(run, transformer_of(model), name);
 }
 
 }  // namespace boxcar::training

@@ -1,4 +1,4 @@
-// Training data, text or images, and the part of it held back for validation.
+// Training data of a model, and the part of it held back for validation.
 //
 //   TrainRun run;
 //   run.data = {"book.txt"}, run.validate_every = 100;
@@ -20,14 +20,23 @@ namespace boxcar::training {
 using KeyName = std::function<std::string(const std::string& path)>;
 inline std::string by_path(const std::string& path) { return path; }
 
+// Samples that are validated on, always in the same order, as they are: not cropped or mirrored at random.
+struct HeldOut {
+  std::unique_ptr<backends::host::Samples> samples;
+  int64_t count = 0;
+};
+
 struct Data {
   std::unique_ptr<backends::host::Samples> samples;
-  std::optional<backends::host::TokenData> held_out;
+  std::optional<HeldOut> held_out;
   std::string all, training;  // identities of the data
 };
 
 // `model`: as the job has it, not padded. Throws Error (bad input) where files cannot be read, or where the
-// held-out part or the rest is shorter than a sequence.
+// held-out part or the rest has no sample.
 Data open_data(const TrainRun& run, const ir::models::Model& model, const KeyName& name = by_path);
+
+// Whether the data are encoded images, which a plan's own actors prepare (planner/input_pipeline.h).
+bool has_encoded_images(const TrainRun& run);
 
 }  // namespace boxcar::training

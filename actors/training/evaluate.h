@@ -1,18 +1,18 @@
-// The loss of a model on held-out text: its forward pass alone, on one device of this process.
+// The loss of a model on held-out data: its forward pass alone, on one device of this process.
 #pragma once
 
 #include <cstdint>
 
 #include "backends/host/checkpoint.h"
 #include "backends/host/data.h"
-#include "ir/models/transformer.h"
+#include "ir/models/model.h"
 
 namespace boxcar::training {
 
-// Mean over `sequences` drawn from `data`, always the same ones (all of them where it has fewer), without
-// dropout, in float32; as many as divide them, and at most `rows`, at once. `weights` by our names; others
-// among them are not read.
-double evaluate(const ir::models::Transformer& model, const backends::host::GlobalTensors& weights,
-                const backends::host::TokenData& data, int64_t sequences, int64_t rows);
+// Mean over the first `count` of `samples`, without dropout, in float32; as many as divide them, and at most
+// `rows`, at once. Batch norm takes means and variances of those at once: no running ones are kept. `weights`
+// by our names; others among them are not read.
+double evaluate(const ir::models::Model& model, const backends::host::GlobalTensors& weights,
+                const backends::host::Samples& samples, int64_t count, int64_t rows);
 
 }  // namespace boxcar::training

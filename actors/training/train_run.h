@@ -17,6 +17,9 @@ struct TrainRun {
   double collective_timeout = 600;     // seconds that a collective of NCCL may take
   double library_memory = 1.5e9;       // bytes of a GPU kept free for libraries' modules and workspaces
   std::vector<std::string> data;       // text, or .bin of uint16 tokens or of images; "random" alone: drawn
+  int64_t decoders = 1;                // of encoded images: threads of each device that decode
+  int64_t prefetch = 2;                // micro-batches of encoded images that are read, and decoded, ahead
+  bool augment = true;                 // encoded images are cropped and mirrored at random
   int64_t steps = 100;                 // optimizer steps in all, those before a resumed checkpoint included
   int64_t seed = 1;                    // of weights, dropout and the order of the data
   std::string lr_schedule = "cosine";  // cosine: down to min_learning_rate at the last step | constant

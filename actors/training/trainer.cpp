@@ -10,14 +10,17 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "actors/training/collector.h"
 #include "actors/training/evaluate.h"
+#include "actors/training/input_pipeline.h"
 #include "actors/training/loss_table.h"
 #include "backends/host/parts.h"
 #include "ir/units.h"
 #include "planner/checkpoints.h"
+#include "planner/input_pipeline.h"
 #include "planner/training_graph.h"
 #include "planner/verify.h"
 #include "sbp/at.h"
@@ -51,6 +54,7 @@ struct ActsMessage {
   double began = 0;  // by the machine's clock
 };
 
+constexpr const char* image_register = "images";
 constexpr const char* mend = "(use a lower learning_rate, warmup_steps or another precision)";
 
 // Throws Error (fault) where a weight or moment after `step` steps is no number: nobody could go on from
@@ -77,6 +81,9 @@ TrainingJob prepare_training(const planner::ResolvedJob& job, ir::Plan plan, con
                              const TrainRun& run, double share) {
   TrainingJob result{job, planner::padded_model(job), std::move(plan), planner::places_of(laid)};
   constexpr int64_t most_slots = 1000;
+  if (has_encoded_images(run))
+    planner::add_input_pipeline(result.plan, image_register, static_cast<int>(run.decoders),
+                                static_cast<int>(run.prefetch));
   if (run.checkpoint_every > 0)
     planner::add_checkpoints(result.plan, result.places,
                              static_cast<int>(std::min(run.checkpoint_every + 1, most_slots)));
@@ -100,11 +107,12 @@ struct Trainer::Impl {
   const TrainingJob& job;
   const TrainRun& run;
   backends::Backend& backend;
-  const backends::host::TokenData* validation;
+  const HeldOut* validation;
   backends::host::HeldFolder* folder;
   const backends::host::Samples& samples;
   bool first_process;
   Collector collector;
+  std::optional<InputPipeline> pipeline;  // of encoded images
 
   GlobalTensors initial;  // until the runtime is filled
   TrainState state;
@@ -123,7 +131,7 @@ struct Trainer::Impl {
   std::vector<actors::RunAct> others_acts;
 
   Impl(const TrainingJob& j, const TrainRun& r, backends::Backend& b, const backends::host::Samples& data,
-       const backends::host::TokenData* held_out, backends::host::HeldFolder* held)
+       const HeldOut* held_out, backends::host::HeldFolder* held)
       : job(j),
         run(r),
         backend(b),
@@ -133,8 +141,13 @@ struct Trainer::Impl {
         first_process(!b.transport() || b.transport()->process() == 0),
         collector(j.places, b),
         table(loss_devices(), j.job->train.micro_batches) {
+    if (samples.encoded() && images())
+      pipeline.emplace(*samples.encoded(), *images(), job.plan, job.job->global_batch);
     if (b.transport()) b.transport()->listen(Channel::results, [this](int, auto bytes) { receive(bytes); });
   }
+
+  // What encoded images are loaded to; null where the model reads none.
+  const Place* images() const { return job.places.find(image_register); }
 
   const Place& loss_place() const {
     const Place* place = job.places.find("loss");
@@ -153,7 +166,10 @@ struct Trainer::Impl {
     if (!place || !at(place->holds, device))
       throw Error::fault("%" + reg.name, fmt::format("device {} has no place for it", device));
     const auto& ranges = at(place->ranges, device);
-    if (place->holding == planner::Holding::input) return load(*place, ranges, moment, bytes);
+    if (place->holding == planner::Holding::input) {
+      if (pipeline && place == images()) return pipeline->load(device, moment, bytes);
+      return load(*place, ranges, moment, bytes);
+    }
     backends::host::take_part(initial.at(place->tensor), ranges, reg.type.dtype, bytes);
   }
 
@@ -306,9 +322,9 @@ struct Trainer::Impl {
   }
 
   void validate(int64_t step, const GlobalTensors& tensors) {
-    const double loss =
-        evaluate(transformer_of(job.model), tensors, *validation,
-                 run.validation_batches * job.job->global_batch, job.job->parallel.micro_batch);
+    const double loss = evaluate(job.model, tensors, *validation->samples,
+                                 std::min(run.validation_batches * job.job->global_batch, validation->count),
+                                 job.job->parallel.micro_batch);
     const std::lock_guard lock(mutex);
     listener->validation(step, loss);
   }
@@ -370,7 +386,7 @@ struct Trainer::Impl {
 };
 
 Trainer::Trainer(const TrainingJob& job, const TrainRun& run, backends::Backend& backend,
-                 const backends::host::Samples& training, const backends::host::TokenData* validation,
+                 const backends::host::Samples& training, const HeldOut* validation,
                  backends::host::HeldFolder* folder)
     : impl_(std::make_unique<Impl>(job, run, backend, training, validation, folder)) {}
 Trainer::~Trainer() = default;
@@ -398,6 +414,9 @@ void Trainer::begin(GlobalTensors tensors, const TrainState& state, const actors
   actors::Hooks hooks;
   hooks.fill = [&i](int device, const ir::Register& reg, const Moment& moment, std::span<std::byte> bytes) {
     i.fill(device, reg, moment, bytes);
+  };
+  hooks.prepare = [&i](int device, const ir::Actor& actor, const Moment& moment) {
+    i.pipeline->act(device, actor, moment);
   };
   hooks.watch = "loss";
   hooks.watched = [&i](int device, const Moment& moment, std::span<const std::byte> bytes) {

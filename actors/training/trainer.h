@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "actors/runtime.h"
+#include "actors/training/data.h"
 #include "actors/training/run_listener.h"
 #include "actors/training/train_run.h"
 #include "backends/backend.h"
@@ -42,7 +43,7 @@ class Trainer {
   // `training`, `validation` and `folder` (of checkpoints) outlive the trainer. `validation` and `folder` may
   // be null, the folder where there are no checkpoints, and on processes other than the first.
   Trainer(const TrainingJob& job, const TrainRun& run, backends::Backend& backend,
-          const backends::host::Samples& training, const backends::host::TokenData* validation,
+          const backends::host::Samples& training, const HeldOut* validation,
           backends::host::HeldFolder* folder);
   ~Trainer();
 

@@ -36,8 +36,7 @@ void append(const std::string& path, int64_t image, int64_t classes, std::vector
   for (int64_t i = 0; i < file.size() / record; ++i)
     if (const int64_t label = label_of(records.data() + begin + i * record); label >= classes)
       throw Error::input(path,
-                         fmt::format("image {} is of class {}, expected less than vocab {} (use a larger "
-                                     "vocab)",
+                         fmt::format("image {} is of class {}, expected one below classes {} (use a larger classes)",
                                      i, label, classes));
 }
 
@@ -46,7 +45,8 @@ void append(const std::string& path, int64_t image, int64_t classes, std::vector
 ImageData::ImageData(std::vector<uint8_t> records, int64_t image)
     : records_(std::make_shared<const std::vector<uint8_t>>(std::move(records))),
       image_(image),
-      record_(record_bytes(image)) {}
+      record_(record_bytes(image)),
+      count_(static_cast<int64_t>(records_->size()) / record_) {}
 
 ImageData ImageData::open(const std::vector<std::string>& paths, int64_t image, int64_t classes) {
   std::vector<uint8_t> records;
@@ -67,15 +67,46 @@ ImageData ImageData::random(int64_t image, int64_t classes, int64_t seed) {
   return ImageData(std::move(records), image);
 }
 
-int64_t ImageData::label(int64_t index) const { return label_of(records_->data() + index * record_); }
+std::span<const uint8_t> ImageData::bytes() const {
+  return std::span(*records_).subspan(static_cast<size_t>(first_ * record_),
+                                      static_cast<size_t>(count_ * record_));
+}
+
+int64_t ImageData::label(int64_t index) const { return label_of(bytes().data() + index * record_); }
 
 std::span<const uint8_t> ImageData::pixels(int64_t index) const {
-  return std::span(*records_).subspan(static_cast<size_t>(index * record_ + label_bytes),
-                                      static_cast<size_t>(record_ - label_bytes));
+  return bytes().subspan(static_cast<size_t>(index * record_ + label_bytes),
+                         static_cast<size_t>(record_ - label_bytes));
 }
 
 std::string ImageData::identity() const {
-  return fmt::format("{} images of fingerprint {:016x}", size(), fingerprint(*records_));
+  return fmt::format("{} images of fingerprint {:016x}", size(), fingerprint(bytes()));
+}
+
+ImageData ImageData::part(int64_t first, int64_t count) const {
+  ImageData result = *this;
+  result.first_ += first, result.count_ = count;
+  return result;
+}
+
+std::pair<ImageData, ImageData> ImageData::split(double fraction) const {
+  const auto held = static_cast<int64_t>(fraction * static_cast<double>(count_));
+  return {part(count_ - held, held), part(0, count_ - held)};
+}
+
+int64_t write_numbers(std::span<const uint8_t> pixels, int64_t image, std::span<const sbp::Range> ranges,
+                      bool wide, std::byte* out) {
+  const auto numbers = [&]<class T>(T* to) {
+    const T* const begin = to;
+    for (int64_t plane = ranges[0].begin; plane < ranges[0].end; ++plane)
+      for (int64_t row = ranges[1].begin; row < ranges[1].end; ++row) {
+        const int64_t first = (plane * image + row) * image;
+        for (int64_t column = ranges[2].begin; column < ranges[2].end; ++column)
+          *to++ = (static_cast<T>(at(pixels, first + column)) - T(127.5)) / T(63.75);
+      }
+    return (to - begin) * static_cast<int64_t>(sizeof(T));
+  };
+  return wide ? numbers(reinterpret_cast<double*>(out)) : numbers(reinterpret_cast<float*>(out));
 }
 
 int64_t ImageSamples::read(std::string_view input, int64_t index, std::span<const sbp::Range> ranges,
@@ -86,18 +117,7 @@ int64_t ImageSamples::read(std::string_view input, int64_t index, std::span<cons
     std::memcpy(out, &label, sizeof label);
     return sizeof label;
   }
-  const std::span<const uint8_t> pixels = data_.pixels(place);
-  const auto numbers = [&]<class T>(T* to) {
-    const T* const begin = to;
-    for (int64_t plane = ranges[0].begin; plane < ranges[0].end; ++plane)
-      for (int64_t row = ranges[1].begin; row < ranges[1].end; ++row) {
-        const int64_t first = (plane * data_.image() + row) * data_.image();
-        for (int64_t column = ranges[2].begin; column < ranges[2].end; ++column)
-          *to++ = (static_cast<T>(at(pixels, first + column)) - T(127.5)) / T(63.75);
-      }
-    return (to - begin) * static_cast<int64_t>(sizeof(T));
-  };
-  return wide ? numbers(reinterpret_cast<double*>(out)) : numbers(reinterpret_cast<float*>(out));
+  return write_numbers(data_.pixels(place), data_.image(), ranges, wide, out);
 }
 
 }  // namespace boxcar::backends::host

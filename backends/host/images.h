@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/host/data.h"
@@ -25,19 +26,28 @@ class ImageData {
   // 256 images of noise, of random classes.
   static ImageData random(int64_t image, int64_t classes, int64_t seed);
 
-  int64_t size() const { return static_cast<int64_t>(records_->size()) / record_; }
+  int64_t size() const { return count_; }
   int64_t label(int64_t index) const;
   std::span<const uint8_t> pixels(int64_t index) const;  // [3, image, image]
   int64_t image() const { return image_; }
   // "1281 images of fingerprint 91a3...": the same for the same images, whatever their files are called.
   std::string identity() const;
+  // The last `fraction` of the images, rounded down, and those before them.
+  std::pair<ImageData, ImageData> split(double fraction) const;
 
  private:
   ImageData(std::vector<uint8_t> records, int64_t image);
+  ImageData part(int64_t first, int64_t count) const;
+  std::span<const uint8_t> bytes() const;  // of its records
 
   std::shared_ptr<const std::vector<uint8_t>> records_;
-  int64_t image_, record_;  // bytes
+  int64_t image_, record_;     // bytes of a record
+  int64_t first_ = 0, count_;  // which of the records these are
 };
+
+// The part in `ranges` of an image's bytes [3, image, image] as numbers, as Samples::read() writes them.
+int64_t write_numbers(std::span<const uint8_t> pixels, int64_t image, std::span<const sbp::Range> ranges,
+                      bool wide, std::byte* out);
 
 // Inputs "images", [3, image, image], and "labels", one int64.
 class ImageSamples : public Samples {

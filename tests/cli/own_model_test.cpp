@@ -351,7 +351,7 @@ TEST_F(OwnModel, RefusesWhatItIsNot) {
             "boxcar: --context-parallel: 2 for inputs of a graph, which have no sequence to split (use 1)\n");
   EXPECT_EQ(refused({"--pp=4"}), "boxcar: --pp: 4 stages for 3 layers (use at most 3)\n");
   EXPECT_EQ(refused({"--validate-every=2", "--data=random"}, "train"),
-            "boxcar: --validate-every: is for models of text (leave it out)\n");
+            "boxcar: --validate-every: is for models of text and images (leave it out)\n");
   EXPECT_EQ(refused({"--global-batch=4M-tokens"}),
             "boxcar: --global-batch: counts tokens, which a graph does not say; give samples\n");
   EXPECT_EQ(refused({}, "train"),

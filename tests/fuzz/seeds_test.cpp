@@ -35,6 +35,7 @@ const Harness harnesses[] = {{"checkpoint", fuzz_checkpoint},
                              {"safetensors", fuzz_safetensors},
                              {"sbp", fuzz_sbp},
                              {"framework", fuzz_framework, "backends/presets/frameworks"},
+                             {"tar", fuzz_tar},
                              {"tokens", fuzz_tokens}};
 
 class Seeds : public testing::TestWithParam<Harness> {};

@@ -70,8 +70,6 @@ std::optional<Refusal> need_of(const RandomJob& job) {
   for (const Needs& row : needs)
     if (is(row.path, row.value) && !is(row.other, row.of))
       return Refusal{row.path, fmt::format("needs {}", name_of(row.other))};
-  if (job.value("run.validate_every") != "0" && ir::models::is_conv_net(job.value("model.family")))
-    return Refusal{"run.validate_every", "is for models of text: family"};
   if (job.value(layouts_dimension) == "random" && devices_of(job) == 1)
     return Refusal{layouts_dimension, "needs several devices: dp tp context_parallel"};
   return std::nullopt;

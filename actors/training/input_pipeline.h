@@ -1,0 +1,58 @@
+// What the acts `read` and `decode` of a plan do (planner/input_pipeline.h): they take a micro-batch of
+// images from files to pixels, in memory of the host.
+//
+//   InputPipeline pipeline(samples, place, plan, global_batch);
+//   pipeline.act(device, actor, moment);            // by each act's thread
+//   pipeline.load(device, moment, bytes);           // by the load's: numbers, of the pixels decoded last
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/device.h"
+#include "backends/host/encoded_images.h"
+#include "ir/plan.h"
+#include "planner/places.h"
+
+namespace boxcar::training {
+
+class InputPipeline {
+ public:
+  // `images`: the place that the plan's loads fill. All outlive it.
+  InputPipeline(const backends::host::EncodedSamples& samples, const planner::Place& images,
+                const ir::Plan& plan, int64_t global_batch);
+
+  // The plan's registers say when: a slot of files or pixels is not written before it has been read.
+  void act(int device, const ir::Actor& actor, const backends::Moment& moment);
+  // Fills a load's register. Recorded steps have no acts of the host: their loads read and decode themselves.
+  void load(int device, const backends::Moment& moment, std::span<std::byte> bytes) const;
+
+ private:
+  // Micro-batches of a device.
+  using Files = std::vector<std::vector<std::byte>>;  // by sample
+  struct Pixels {
+    std::vector<int64_t> numbers;  // by decoder: of the micro-batch whose part it has decoded last
+    std::vector<uint8_t> bytes;
+  };
+  struct Rings {
+    std::vector<Files> files;  // a slot each, as many as the plan's registers have, in turn
+    std::vector<Pixels> pixels;
+  };
+  // Since training began.
+  static int64_t number(const backends::Moment& moment) {
+    return moment.step * moment.micro_batches + moment.micro_batch;
+  }
+  int64_t first_sample(const backends::Moment& moment) const {
+    return moment.step * global_batch_ + moment.micro_batch * images_.type.shape[0];
+  }
+  int64_t sample_bytes() const { return samples_.pixels(); }
+
+  const backends::host::EncodedSamples& samples_;
+  const planner::Place& images_;
+  int64_t global_batch_;
+  std::vector<Rings> rings_;  // by device
+};
+
+}  // namespace boxcar::training

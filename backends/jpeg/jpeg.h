@@ -1,0 +1,35 @@
+// JPEG files as pixels, by libjpeg-turbo where the build has found it.
+//
+//   const Picture picture = jpeg::decode(file, 0.3, "n01440764_10026.JPEG");   // of 500 x 375: 188 x 141
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace boxcar::backends::jpeg {
+
+// Red, green and blue of each pixel, row by row.
+struct Picture {
+  int64_t width = 0, height = 0;
+  std::vector<uint8_t> rgb;
+};
+
+struct Size {
+  int64_t width = 0, height = 0;
+};
+
+// Whether this build decodes JPEG files.
+bool available();
+
+// Both throw Error (bad input), naming `name`, where the bytes are no whole JPEG file or have more than
+// `most_pixels`; Error (cannot run) where this build cannot decode.
+constexpr int64_t most_pixels = int64_t{1} << 28;
+Size size_of(std::span<const std::byte> file, const std::string& name);
+// In the smallest of the sizes that decoding gives for less work (eighths of the whole) that is `scale` of it
+// or more; the whole, where `scale` is above 7/8. Grey and CMYK files become RGB.
+Picture decode(std::span<const std::byte> file, double scale, const std::string& name);
+
+}  // namespace boxcar::backends::jpeg
