@@ -13,6 +13,7 @@ ir::Plan image_plan(int dp, int pp) {
   Job job;
   job.model = ir::models::ConvNet{"resnet", 16, 2, 1, 32, 5, false};
   job.train.optimizer = ir::Optimizer::momentum;
+  job.train.precision = ir::Precision::fp32;
   job.gpus = dp * pp, job.parallel.dp = dp, job.parallel.pp = pp;
   job.parallel.micro_batch = 3, job.global_batch = 6 * dp;
   return compile(resolve(job));
