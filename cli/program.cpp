@@ -30,6 +30,7 @@
 #include "cli/sweep/ranks.h"
 #include "cli/sweep_command.h"
 #include "cli/table_command.h"
+#include "cli/tokenize_command.h"
 #include "cli/train_command.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
@@ -99,6 +100,7 @@ int run_program(int argc, const char* const* argv, Extent extent) {
   add_report_command(app, extent);
   add_export_command(app, extent);
   add_import_command(app, extent);
+  add_tokenize_command(app, extent);
   add_train_command(app, extent);
   add_profile_command(app, extent);
   add_calibrate_command(app, extent);

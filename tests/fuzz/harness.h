@@ -35,6 +35,7 @@ void fuzz_safetensors(std::string_view input);
 void fuzz_sbp(std::string_view input);
 void fuzz_tar(std::string_view input);  // of images
 void fuzz_framework(std::string_view input);
+void fuzz_tokenizer(std::string_view input);  // a tokenizer.json, a .model
 void fuzz_tokens(std::string_view input);
 
 // Thrown where the law does not hold.

@@ -36,6 +36,7 @@ const Harness harnesses[] = {{"checkpoint", fuzz_checkpoint},
                              {"sbp", fuzz_sbp},
                              {"framework", fuzz_framework, "backends/presets/frameworks"},
                              {"tar", fuzz_tar},
+                             {"tokenizer", fuzz_tokenizer, "tests/host/sentence_piece"},
                              {"tokens", fuzz_tokens}};
 
 class Seeds : public testing::TestWithParam<Harness> {};
