@@ -1,4 +1,5 @@
 // Tokenizers: byte pairs against the plain algorithm, files of all kinds, and what is refused.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
