@@ -217,6 +217,7 @@ void run_sweep(const SweepArguments& a, Extent extent) {
   if (!has_sqlite()) RunsWriter(a.out, "");  // says so before any work
   const Launch launch = extent == Extent::whole ? started_together() : Launch{};
   if (launch.rank > 0) return run_for_another(a, launch, path, flags);
+  std::optional<Interruption> interruption(std::in_place);
   std::optional<Meeting> meeting;
   if (launch.size > 1) meeting.emplace(a.out, launch, text);
   const Named points = named(sweep_of(a, text, path, flags), *progress);
@@ -224,10 +225,11 @@ void run_sweep(const SweepArguments& a, Extent extent) {
   Done done;
   {
     RunsWriter writer(a.out, with_flags(text, flags, a.price), axis_columns(points.sweep));
-    const Interruption interruption;
     done = run_points(a, points, writer, meeting ? &meeting->door() : nullptr, *progress);
+    if (ended_by != 0 && meeting) meeting->expect_no_more();
     meeting.reset();
   }
+  interruption.reset();
   progress.reset();
   const Counts counts = counts_of(a.out, points);
   if (ended_by != 0) {

@@ -45,6 +45,8 @@ class Meeting {
   Meeting& operator=(const Meeting&) = delete;
 
   Door& door() { return door_; }
+  // Who has not come by now is not waited for: the sweep was interrupted.
+  void expect_no_more();
 
  private:
   void wait_for_others();
