@@ -284,8 +284,7 @@ void train(const TrainArguments& arguments, Extent extent, Shared& shared) {
                               training::run_facts(configuration(resolved.request), options, prepared.plan,
                                                   data.all, begin, *backend));
   TrainLog log = make_log(arguments, resolved.request, prepared, *backend, processes);
-  training::Trainer trainer(prepared, options, *backend, *data.samples,
-                            data.held_out ? &*data.held_out : nullptr, held.get());
+  training::Trainer trainer(prepared, options, *backend, data, held.get());
   std::vector<actors::RunAct> timeline;  // on the first process
   try {
     log.start();

@@ -41,9 +41,7 @@ Data text(const TrainRun& run, const ir::models::Transformer& model, const KeyNa
   const host::TokenData held_out = all.tail(validates ? run.validation_fraction : 0),
                         training = all.head(validates ? run.validation_fraction : 0);
   check_lengths(all, validates ? held_out.size() : 0, model.seq, name);
-  Data data{std::make_unique<host::TextSamples>(training, model.seq, run.seed),
-            {},
-            all.identity(),
+  Data data{std::make_unique<host::TextSamples>(training, model.seq, run.seed), all.identity(),
             training.identity()};
   if (validates)
     data.held_out = {std::make_unique<host::TextSamples>(held_out, model.seq, 0),
@@ -55,14 +53,14 @@ Data text(const TrainRun& run, const ir::models::Transformer& model, const KeyNa
 template <class Images, class Make>
 Data images(const TrainRun& run, const Images& all, Make make_training, Make make_held_out,
             const KeyName& name) {
-  if (run.validate_every == 0) return {make_training(all), {}, all.identity(), all.identity()};
+  if (run.validate_every == 0) return {make_training(all), all.identity(), all.identity()};
   const auto [held_out, training] = all.split(run.validation_fraction);
   if (held_out.size() == 0 || training.size() == 0)
     throw Error::input(name("run.validation_fraction"),
                        fmt::format("holds back {} of {} images, expected at least one on each side",
                                    held_out.size(), all.size()));
-  return {make_training(training), HeldOut{make_held_out(held_out), held_out.size()}, all.identity(),
-          training.identity()};
+  return {make_training(training), all.identity(), training.identity(),
+          HeldOut{make_held_out(held_out), held_out.size()}};
 }
 
 using Made = std::unique_ptr<host::Samples>;
@@ -75,9 +73,11 @@ Data images(const TrainRun& run, const ir::models::ConvNet& net, const KeyName& 
         return std::make_unique<host::EncodedSamples>(part, net.image, seed, crops);
       };
     };
-    return images(run, host::EncodedImages::open(run.data, net.classes),
-                  with(run.seed, run.augment ? host::Crops::random : host::Crops::middle),
-                  with(0, host::Crops::middle), name);
+    Data data = images(run, host::EncodedImages::open(run.data, net.classes),
+                       with(run.seed, run.augment ? host::Crops::random : host::Crops::middle),
+                       with(0, host::Crops::middle), name);
+    data.encoded = static_cast<const host::EncodedSamples*>(data.samples.get());
+    return data;
   }
   using Make = std::function<Made(const host::ImageData&)>;
   const auto with = [](int64_t seed) -> Make {
@@ -95,7 +95,7 @@ Data records(const TrainRun& run, const ir::models::GraphModel& graph, const Key
   const std::vector<ir::models::GraphInput> inputs = ir::models::inputs_of(graph);
   const auto all = is_random(run) ? host::RecordData::random(inputs, run.seed)
                                   : host::RecordData::open(run.data[0], inputs);
-  return {std::make_unique<host::RecordSamples>(all, run.seed), {}, all.identity(), all.identity()};
+  return {std::make_unique<host::RecordSamples>(all, run.seed), all.identity(), all.identity()};
 }
 
 }  // namespace

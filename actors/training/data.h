@@ -12,6 +12,7 @@
 
 #include "actors/training/train_run.h"
 #include "backends/host/data.h"
+#include "backends/host/encoded_images.h"
 #include "ir/models/model.h"
 
 namespace boxcar::training {
@@ -28,8 +29,9 @@ struct HeldOut {
 
 struct Data {
   std::unique_ptr<backends::host::Samples> samples;
-  std::optional<HeldOut> held_out;
   std::string all, training;  // identities of the data
+  std::optional<HeldOut> held_out = {};
+  const backends::host::EncodedSamples* encoded = nullptr;  // `samples`, where acts of the plan prepare them
 };
 
 // `model`: as the job has it, not padded. Throws Error (bad input) where files cannot be read, or where the

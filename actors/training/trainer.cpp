@@ -107,9 +107,8 @@ struct Trainer::Impl {
   const TrainingJob& job;
   const TrainRun& run;
   backends::Backend& backend;
-  const HeldOut* validation;
   backends::host::HeldFolder* folder;
-  const backends::host::Samples& samples;
+  const Data& data;
   bool first_process;
   Collector collector;
   std::optional<InputPipeline> pipeline;  // of encoded images
@@ -130,19 +129,17 @@ struct Trainer::Impl {
   int timelines = 0;      // of other processes, which have told all their acts
   std::vector<actors::RunAct> others_acts;
 
-  Impl(const TrainingJob& j, const TrainRun& r, backends::Backend& b, const backends::host::Samples& data,
-       const HeldOut* held_out, backends::host::HeldFolder* held)
+  Impl(const TrainingJob& j, const TrainRun& r, backends::Backend& b, const Data& d,
+       backends::host::HeldFolder* held)
       : job(j),
         run(r),
         backend(b),
-        validation(held_out),
         folder(held),
-        samples(data),
+        data(d),
         first_process(!b.transport() || b.transport()->process() == 0),
         collector(j.places, b),
         table(loss_devices(), j.job->train.micro_batches) {
-    if (samples.encoded() && images())
-      pipeline.emplace(*samples.encoded(), *images(), job.plan, job.job->global_batch);
+    if (data.encoded && images()) pipeline.emplace(*data.encoded, *images(), job.plan, job.job->global_batch);
     if (b.transport()) b.transport()->listen(Channel::results, [this](int, auto bytes) { receive(bytes); });
   }
 
@@ -179,7 +176,7 @@ struct Trainer::Impl {
     const bool wide = place.type.dtype == ir::DType::float64;
     std::byte* out = bytes.data();
     for (int64_t row = ranges[0].begin; row < ranges[0].end; ++row)
-      out += samples.read(place.reg, first + row, std::span(ranges).subspan(1), wide, out);
+      out += data.samples->read(place.reg, first + row, std::span(ranges).subspan(1), wide, out);
   }
 
   // --- losses
@@ -322,9 +319,10 @@ struct Trainer::Impl {
   }
 
   void validate(int64_t step, const GlobalTensors& tensors) {
-    const double loss = evaluate(job.model, tensors, *validation->samples,
-                                 std::min(run.validation_batches * job.job->global_batch, validation->count),
-                                 job.job->parallel.micro_batch);
+    const double loss =
+        evaluate(job.model, tensors, *data.held_out->samples,
+                 std::min(run.validation_batches * job.job->global_batch, data.held_out->count),
+                 job.job->parallel.micro_batch);
     const std::lock_guard lock(mutex);
     listener->validation(step, loss);
   }
@@ -341,7 +339,7 @@ struct Trainer::Impl {
   void stop_at(int64_t step) {
     const bool last = step == run.steps;
     const bool saves = last && !run.checkpoint_dir.empty();
-    const bool validates = validation && run.validate_every > 0;
+    const bool validates = data.held_out && run.validate_every > 0;
     if (saves || validates) collector.add(between(step), *runtime);
     if ((saves || validates) && first_process) {
       GlobalTensors tensors = take(step);
@@ -385,10 +383,9 @@ struct Trainer::Impl {
   }
 };
 
-Trainer::Trainer(const TrainingJob& job, const TrainRun& run, backends::Backend& backend,
-                 const backends::host::Samples& training, const HeldOut* validation,
+Trainer::Trainer(const TrainingJob& job, const TrainRun& run, backends::Backend& backend, const Data& data,
                  backends::host::HeldFolder* folder)
-    : impl_(std::make_unique<Impl>(job, run, backend, training, validation, folder)) {}
+    : impl_(std::make_unique<Impl>(job, run, backend, data, folder)) {}
 Trainer::~Trainer() = default;
 
 void Trainer::begin(GlobalTensors tensors, const TrainState& state, const actors::RunOptions& options) {

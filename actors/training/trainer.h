@@ -40,10 +40,9 @@ TrainingJob prepare_training(const planner::ResolvedJob& job, ir::Plan plan, con
 
 class Trainer {
  public:
-  // `training`, `validation` and `folder` (of checkpoints) outlive the trainer. `validation` and `folder` may
-  // be null, the folder where there are no checkpoints, and on processes other than the first.
-  Trainer(const TrainingJob& job, const TrainRun& run, backends::Backend& backend,
-          const backends::host::Samples& training, const HeldOut* validation,
+  // All outlive the trainer. `folder` (of checkpoints) may be null, where there are none, and on processes
+  // other than the first.
+  Trainer(const TrainingJob& job, const TrainRun& run, backends::Backend& backend, const Data& data,
           backends::host::HeldFolder* folder);
   ~Trainer();
 

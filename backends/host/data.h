@@ -50,14 +50,10 @@ class TokenData {
 // epoch by the seed alone.
 int64_t shuffled_place(int64_t index, int64_t count, int64_t seed);
 
-class EncodedSamples;
-
 // A model's training inputs, by position in the training order. Threads may share one.
 class Samples {
  public:
   virtual ~Samples() = default;
-  // These, where they can be prepared in steps (encoded_images.h); null for all others.
-  virtual const EncodedSamples* encoded() const { return nullptr; }
   // The part in `ranges` (one for each axis behind that of samples) of this input of the sample numbered
   // `index` since training began, row-major, to `out`; returns how many bytes that is. Numbers are float32,
   // or float64 where the input is `wide`.

@@ -58,7 +58,6 @@ class EncodedSamples : public Samples {
   EncodedSamples(EncodedImages images, int64_t image, int64_t seed, Crops crops);
   int64_t read(std::string_view input, int64_t index, std::span<const sbp::Range> ranges, bool wide,
                std::byte* out) const override;
-  const EncodedSamples* encoded() const override { return this; }
 
   // Of the sample numbered `index`: its file; and that file decoded, cropped, resized and mirrored, as bytes
   // [3, image, image]. decode() throws Error (bad input), naming the file, where it is no JPEG file.

@@ -31,7 +31,7 @@ int main() {
   const auto backend = backends::cpu::make_cpu_backend(prepared.plan.devices);
   training::Beginning begin = training::beginning(run, prepared, data.training, "fp32");
 
-  training::Trainer trainer(prepared, run, *backend, *data.samples, nullptr, nullptr);
+  training::Trainer trainer(prepared, run, *backend, data, nullptr);
   trainer.begin(std::move(begin.tensors), begin.state, {.seed = run.seed});
   Losses losses;
   trainer.train(losses);

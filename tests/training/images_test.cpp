@@ -23,19 +23,6 @@ struct Recorded : RunListener {
   void validation(int64_t, double loss) override { validated.push_back(loss); }
 };
 
-// The same samples, all of each in one call.
-class AtOnce : public backends::host::Samples {
- public:
-  explicit AtOnce(const Samples& samples) : samples_(samples) {}
-  int64_t read(std::string_view input, int64_t index, std::span<const sbp::Range> ranges, bool wide,
-               std::byte* out) const override {
-    return samples_.read(input, index, ranges, wide, out);
-  }
-
- private:
-  const Samples& samples_;
-};
-
 class ImageTraining : public testing::Test {
  protected:
   void SetUp() override {
@@ -64,17 +51,14 @@ class ImageTraining : public testing::Test {
 
   Recorded train(int dp, bool in_steps, actors::RunOptions options = {}) const {
     const planner::ResolvedJob resolved = job(dp);
-    const Data data = open_data(run, resolved->model);
+    Data data = open_data(run, resolved->model);
     TrainRun plain = run;
-    if (!in_steps) plain.data = {"random"};
+    if (!in_steps) plain.data = {"random"}, data.encoded = nullptr;  // each sample in one call, by its load
     const TrainingJob prepared = prepare_training(resolved, plain, 1);
     const auto backend = backends::cpu::make_cpu_backend(prepared.plan.devices);
     Beginning begin = beginning(run, prepared, data.training, "fp32");
-    const AtOnce at_once(*data.samples);
-    const backends::host::Samples& samples =
-        in_steps ? *data.samples : static_cast<const backends::host::Samples&>(at_once);
     options.seed = run.seed;
-    Trainer trainer(prepared, run, *backend, samples, data.held_out ? &*data.held_out : nullptr, nullptr);
+    Trainer trainer(prepared, run, *backend, data, nullptr);
     trainer.begin(std::move(begin.tensors), begin.state, options);
     Recorded told;
     trainer.train(told);
