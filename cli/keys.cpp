@@ -310,7 +310,8 @@ std::vector<Key> make_keys() {
                     "of adam and lion: what remains of the mean gradient"));
   k.push_back(entry("train", "beta2", TRAIN(beta2), 0, 0.999999,
                     "of adam: what remains of the mean square; of lion: of the moment"));
-  k.push_back(entry("train", "eps", TRAIN(eps), 0, million, "of adam: added to the root of the mean square"));
+  k.push_back(entry("train", "eps", TRAIN(eps), 0, million,
+                    "of adam and adagrad: added to the root of the mean square, or of the sum of squares"));
   k.push_back(otherwise("none", entry("train", "off", TRAIN(off), 0, 0,
                                       "graph passes switched off: fuse_patterns,fuse_elementwise")));
 

@@ -147,14 +147,14 @@ void write_gradients(Writer& w) {
 void write_optimizer(Writer& w) {
   const ir::TrainOptions& t = w.from.train();
   const bool adam = t.optimizer == ir::Optimizer::adam, momentum = t.optimizer == ir::Optimizer::momentum;
-  const bool lion = t.optimizer == ir::Optimizer::lion;
-  w.set("optimizer.type", adam ? "AdamW" : lion ? "Lion" : "SGD");
-  if (!adam && !lion && !is_sgd(t.optimizer)) w.cannot("DeepSpeed has no such optimizer; SGD is written");
+  const bool lion = t.optimizer == ir::Optimizer::lion, adagrad = t.optimizer == ir::Optimizer::adagrad;
+  const bool known = adam || lion || adagrad;
+  w.set("optimizer.type", adam ? "AdamW" : lion ? "Lion" : adagrad ? "Adagrad" : "SGD");
+  if (!known && !is_sgd(t.optimizer)) w.cannot("DeepSpeed has no such optimizer; SGD is written");
   w.set("optimizer.params.lr", t.learning_rate);
-  if (adam || lion) {
-    w.set("optimizer.params.betas", Json::array({t.beta1, t.beta2}));
-    if (adam) w.set("optimizer.params.eps", t.eps);
-  } else {
+  if (adam || lion) w.set("optimizer.params.betas", Json::array({t.beta1, t.beta2}));
+  if (adam || adagrad) w.set("optimizer.params.eps", t.eps);
+  if (!known) {
     w.set("optimizer.params.momentum", momentum ? t.momentum : 0.0);
     if (w.from.sharded()) w.set("zero_allow_untested_optimizer", true);
   }

@@ -487,7 +487,7 @@ std::vector<Row> make_rows() {
        write_loss},
       {{"train.optimizer", "train.momentum", "train.beta1", "train.beta2", "train.eps"},
        {"--optimizer", "--sgd-momentum", "--adam-beta1", "--adam-beta2", "--adam-eps"},
-       "lion",
+       "adagrad and lion",
        write_optimizer},
       {{"train.learning_rate"}, {"--lr"}, "", [](Writer& w) { w.set("--lr", w.from.train().learning_rate); }},
       {{"train.weight_decay"},

@@ -434,7 +434,7 @@ std::vector<Row> make_rows() {
       {{"train.optimizer", "train.momentum", "train.beta1", "train.beta2", "train.eps"},
        {"OptimizerConfig.optimizer", "OptimizerConfig.sgd_momentum", "OptimizerConfig.adam_beta1",
         "OptimizerConfig.adam_beta2", "OptimizerConfig.adam_eps"},
-       "lion",
+       "adagrad and lion",
        write_optimizer},
       {{"train.learning_rate"},
        {"OptimizerConfig.lr"},

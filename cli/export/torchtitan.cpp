@@ -415,7 +415,7 @@ std::vector<Row> make_rows() {
        }},
       {{"train.optimizer", "train.momentum", "train.beta1", "train.beta2", "train.eps"},
        {"optimizer.name", "optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
-       "sgd, momentum and lion",
+       "sgd, momentum, adagrad and lion",
        write_optimizer},
       {{"train.fused_optimizer"},
        {"optimizer.implementation"},

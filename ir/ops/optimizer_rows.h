@@ -131,6 +131,23 @@ struct adam {
   }
 };
 
+// Adagrad (Duchi, Hazan and Singer 2011) as PyTorch and DeepSpeed have it: squares of gradients add up from
+// zero, and weight decay is part of the gradient.
+struct adagrad {
+  static constexpr OptimizerRow row =
+      OptimizerRow("adagrad", 1).costs(8).with("eps", 1e-10).never_negative(1);
+  static void exact(const Rates<double>& r, double g, double* s) {
+    const double slope = g + r.decay * s[0];
+    s[1] = s[1] + slope * slope;
+    s[0] = s[0] - r.lr * slope / (std::sqrt(s[1]) + r.number[0]);
+  }
+  BOXCAR_UPDATE(const Rates<A>& r, A g, A* s) {
+    const A slope = g + r.decay * s[0];
+    s[1] = s[1] + slope * slope;
+    s[0] = s[0] - r.lr * slope / (M::sqrt(s[1]) + r.number[0]);
+  }
+};
+
 // Lion (Chen et al. 2023, arXiv:2302.06675): the sign of a blend of moment and gradient, decoupled weight
 // decay. The blend takes beta1, and the moment that is kept takes beta2. Where the two cancel to a millionth,
 // rounding alone decides the sign; then there is no step.
@@ -162,6 +179,7 @@ struct lion {
   ROW(sgd)                     \
   ROW(momentum)                \
   ROW(adam)                    \
+  ROW(adagrad)                 \
   ROW(lion)
 
 #define BOXCAR_NAME(optimizer) optimizer,

@@ -95,6 +95,11 @@ TEST(Reference, ValuesByHand) {
         tensor("float32[3]", {0, 0, 0})},
        {{"lr", 0.125}, {"eps", 0.0}},
        {9.875, 20.125, 29.875}},
+      // Sums of squares of 1, 4 and 16: w moves by 0.5 times slope over root.
+      {"adagrad",
+       {row, tensor("float32[3]", {-4, -8, -19}), tensor("float32[3]", {0, 0, 0})},
+       {{"lr", 0.5}, {"eps", 0.0}, {"weight_decay", 0.5}},
+       {9.5, 19.5, 30.5}},
       // Blends of 0.5, -0.25 and 0. With beta2 in place of beta1 the first and the last would be negative.
       {"lion",
        {row, tensor("float32[3]", {4, 4, 1}), tensor("float32[3]", {-3, -4.5, -1})},
@@ -125,6 +130,8 @@ TEST(Reference, SecondOutputs) {
                      {{"beta1", 0.5}, {"beta2", 0.75}});
   EXPECT_EQ(adam[1].data[0], 3);
   EXPECT_EQ(adam[2].data[0], 10);
+  const Tensors squares{tensor("float32[1]", {1}), tensor("float32[1]", {4}), tensor("float32[1]", {9})};
+  EXPECT_EQ(run("adagrad", squares, {})[1].data[0], 25);
   const Tensors moved{tensor("float32[1]", {1}), tensor("float32[1]", {4}), tensor("float32[1]", {8})};
   EXPECT_EQ(run("lion", moved, {{"beta1", 0.5}, {"beta2", 0.75}})[1].data[0], 7);
 }

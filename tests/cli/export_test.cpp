@@ -306,6 +306,17 @@ TEST(ExportCommand, SaysWhatModelsOfTodayHave) {
     EXPECT_THAT(recipe, HasSubstr(text));
 }
 
+TEST(ExportCommand, WritesAdagradWhereAFrameworkHasIt) {
+  const Words adagrad = with({"--optimizer=adagrad"}, gpt3);
+  const auto doc =
+      nlohmann::json::parse(run_export("deepspeed", adagrad).out, nullptr, true, /*ignore_comments=*/true);
+  EXPECT_EQ(doc["optimizer"]["type"], "Adagrad");
+  EXPECT_EQ(doc["optimizer"]["params"]["eps"], 1e-10);
+  EXPECT_FALSE(doc["optimizer"]["params"].contains("betas"));
+  for (const char* framework : {"megatron", "nemo", "torchtitan"})
+    EXPECT_THAT(run_export(framework, adagrad).err, HasSubstr("train.optimizer adagrad: ")) << framework;
+}
+
 TEST(ExportCommand, WritesLionWhereAFrameworkHasIt) {
   const Words lion = with({"--optimizer=lion"}, gpt3);
   const auto doc =

@@ -10,6 +10,7 @@
 
 #include "backends/cuda/cuda_backend.h"
 #include "ir/models/conv_net.h"
+#include "ir/ops/optimizers.h"
 #include "planner/estimate/layout_request.h"
 #include "planner/law4.h"
 #include "planner/training_graph.h"
@@ -166,11 +167,10 @@ std::string kind_of(const std::string& name) {
 }
 
 // Small images have norms over one or two pixels after the last stage: these turn rounding into anything, and
-// Adam divides by it.
+// Adam and its like divide by it.
 bool is_rounding_alone(const RandomJob& job) {
-  const std::string& optimizer = job.value("train.optimizer");
-  return is_conv_net(job) &&
-         (job.value("parallel.micro_batch") != "3" || (optimizer != "momentum" && optimizer != "sgd"));
+  const ir::OptimizerRow* const row = ir::find_optimizer(job.value("train.optimizer"));  // null: adamw
+  return is_conv_net(job) && (job.value("parallel.micro_batch") != "3" || !row || row->positive > 0);
 }
 
 bool runs_wide(const RandomJob& job) {

@@ -108,7 +108,7 @@ std::vector<Dimension> make_dimensions() {
       {"train.logits", {"float32", "half"}},
       {"train.epilogues", no_yes},
       {"train.fused_loss", no_yes},
-      {"train.optimizer", {"adam", "sgd", "momentum", "adamw"}},
+      {"train.optimizer", {"adam", "sgd", "momentum", "adamw", "adagrad"}},
       {"train.fused_optimizer", no_yes},
       {"train.clip_norm", {"1", "0", "0.01"}},
       {"train.learning_rate", {"0.01", "0.02"}},

@@ -198,6 +198,13 @@ def adam(x, a):
     return one_step(make, x, state, ["exp_avg", "exp_avg_sq"], 4)
 
 
+def adagrad(x, a):
+    def make(w):
+        return torch.optim.Adagrad(w, a["lr"], weight_decay=a["weight_decay"], eps=a["eps"])
+
+    return one_step(make, x, {"sum": x[2]}, ["sum"], 3)
+
+
 def lion(x, a):
     """PyTorch has none, so by the paper: Chen et al. 2023, arXiv:2302.06675."""
     if len(x) > 4 and not x[4]:
@@ -299,6 +306,8 @@ DEFAULTS = {"causal_mask": {"fill": -1e30, "row_offset": 0, "column_offset": 0},
 # name: f(inputs, attributes, mask of dropout) -> an output or a list of them
 OPS = {
     "accumulate": lambda x, a, m: x[0],
+    "adagrad": lambda x, a, m: adagrad(x, a),
+    "adagrad_all": lambda x, a, m: over_all(adagrad, 3)(x, a),
     "adam": lambda x, a, m: adam(x, a),
     "adam_all": lambda x, a, m: over_all(adam, 4)(x, a),
     "add": lambda x, a, m: x[0] + x[1],
@@ -392,7 +401,7 @@ OPS = {
 
 # Ops of OPS whose gradients are not compared.
 NO_GRADIENT = {
-    "accumulate", "adam", "adam_all", "all_finite", "clip_scale", "conv2d_weight_grad", "dropout_grad",
+    "accumulate", "adagrad", "adagrad_all", "adam", "adam_all", "all_finite", "clip_scale", "conv2d_weight_grad", "dropout_grad",
     "embedding_grad", "gather_grad", "lion", "lion_all", "matmul_bias_gelu", "matmul_bias_grad", "matmul_dgelu", "momentum",
     "momentum_all",
     "one_hot", "sgd", "sgd_all", "slice_grad", "square_sum", "sum_exp_pick",

@@ -38,19 +38,19 @@ TEST(Walks, ARowIsAPointwiseOp) {
 }
 
 TEST(Walks, ARowIsAnOptimizer) {
-  expect_kernels("adagrad");
-  expect_kernels("adagrad_all");
-  EXPECT_THAT(words_of(ir::Optimizer()), testing::Contains("adagrad"));
+  expect_kernels("rmsprop");
+  expect_kernels("rmsprop_all");
+  EXPECT_THAT(words_of(ir::Optimizer()), testing::Contains("rmsprop"));
   ir::Builder b("net");
   const ir::TensorId w = b.parameter("w", {{3, 2}, ir::DType::float32});
   b.op("reduce_sum", {b.op1("leaky_relu", {w})}, {{"axes", ir::Shape{0, 1}}}, "loss");
   const ir::Graph forward = b.finish();
   ir::TrainOptions options;
   options.precision = ir::Precision::fp32, options.eps = 0.5;
-  options.optimizer = ir::Optimizer::adagrad;
+  options.optimizer = ir::Optimizer::rmsprop;
   const std::string step = to_text(ir::training_step(forward, ir::find_tensor(forward, "loss"), options));
   EXPECT_THAT(step, testing::HasSubstr("%w.m: float32[3, 2]"));
-  EXPECT_THAT(step, testing::HasSubstr("= adagrad(%w, %w.grad"));
+  EXPECT_THAT(step, testing::HasSubstr("= rmsprop(%w, %w.grad"));
   EXPECT_THAT(step, testing::HasSubstr("eps=0.5"));
 }
 
