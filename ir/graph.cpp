@@ -201,6 +201,10 @@ std::vector<std::vector<OpId>> consumers(const Graph& graph) {
   return result;
 }
 
+bool is_of_moment(const Graph& graph, const Update& update) {
+  return update.state != at(graph.ops, graph.tensor(update.next).producer).inputs[0];
+}
+
 TensorId find_tensor(const Graph& graph, std::string_view name) {
   for (size_t i = 0; i < graph.tensors.size(); ++i)
     if (graph.tensors[i].name == name) return static_cast<TensorId>(i);

@@ -8,9 +8,9 @@
 //
 // One line per op: outputs with their types, the op, operands, {attributes that are not defaults}, then
 // everything else that is not a default, in this order: @placement, a layout per output ("-": left open),
-// to=layout, name=, role=, layer=, phase=, core, recomputed. Text reads back: parse_graph(to_text(g)) gives
-// the same text. Where it is read, the types of a registered op's results may be left out, and results after
-// the first as well, which then get names of their own:
+// to=layout, name=, role=, layer=, phase=, core, runs_again, recomputed. Text reads back:
+// parse_graph(to_text(g)) gives the same text. Where it is read, the types of a registered op's results may
+// be left out, and results after the first as well, which then get names of their own:
 //
 //   %n = layer_norm(%y, %gamma, %beta)             also defines %n.mean and %n.rstd
 //
@@ -66,7 +66,8 @@ struct Op {
   int placement = -1;                // index into Graph::placements; -1: not yet decided
   int layer = -1;                    // which block of the model, -1 before the first, `layers` after the last
   bool in_core = false;              // between queries, keys and values of an attention and its context
-  bool recomputed = false;           // a forward op run again in the backward phase
+  bool runs_again = false;           // recomputation: the first of two runs of a forward op
+  bool recomputed = false;           // the second, in the backward phase
   std::optional<sbp::NdSbp> to_sbp;  // for "to_global": the layout asked for
 
   bool is(OpKind kind) const { return kind_of(type) == kind; }
@@ -77,6 +78,9 @@ struct Update {
   TensorId state = -1, next = -1;
   friend auto operator<=>(const Update&, const Update&) = default;
 };
+
+// A model's result: a scalar, the mean over samples.
+inline constexpr const char* loss_name = "loss";
 
 struct Graph {
   std::string name;
@@ -108,6 +112,9 @@ std::string name_in_layer(const Graph& graph, TensorId id);
 std::vector<std::vector<OpId>> consumers(const Graph& graph);
 TensorId find_tensor(const Graph& graph,
                      std::string_view name);  // throws Error (bad input) with the nearest name
+
+// Whether it is of a state that an optimizer keeps beside a weight: a moment.
+bool is_of_moment(const Graph& graph, const Update& update);
 
 const char* to_text(Role role);    // "activation"
 const char* to_text(Phase phase);  // "forward"

@@ -185,13 +185,19 @@ class Parser {
       if (ahead.accept('=')) {
         line = ahead;
         key(line, op, begin, word);
-      } else if (word == "core" || word == "recomputed") {
+      } else if (bool* mark = mark_of(op, word)) {
         line = ahead;
-        (word == "core" ? op.in_core : op.recomputed) = true;
+        *mark = true;
       } else {
         layouts(line, op);
       }
     }
+  }
+
+  static bool* mark_of(Op& op, std::string_view word) {
+    if (word == "core") return &op.in_core;
+    if (word == "runs_again") return &op.runs_again;
+    return word == "recomputed" ? &op.recomputed : nullptr;
   }
 
   void placement(GraphLine& line, Op& op) {
@@ -226,7 +232,8 @@ class Parser {
     } else {
       line.fail_at(
           begin,
-          fmt::format("unknown key '{}' (use to, name, role, layer, phase, core or recomputed)", word));
+          fmt::format("unknown key '{}' (use to, name, role, layer, phase, core, runs_again or recomputed)",
+                      word));
     }
   }
 

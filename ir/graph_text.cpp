@@ -60,6 +60,7 @@ void write_op(const Graph& graph, const Op& op, std::string& out) {
   if (op.layer != -1) fmt::format_to(to, " layer={}", op.layer);
   if (op.phase != Phase::forward) fmt::format_to(to, " phase={}", to_text(op.phase));
   if (op.in_core) out += " core";
+  if (op.runs_again) out += " runs_again";
   if (op.recomputed) out += " recomputed";
   out += "\n";
 }

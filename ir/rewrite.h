@@ -54,6 +54,7 @@ class Rewriter {
   void replace(TensorId tensor, TensorId by);
   TensorId current(TensorId tensor) const;  // follows replace()
   std::vector<Op>& new_ops() { return ops_; }
+  const std::vector<Op>& new_ops() const { return ops_; }
 
   // Throws Error (fault) naming an op that reads a tensor not defined before it.
   void finish();

@@ -43,6 +43,8 @@ std::string joined_names(const Mesh& mesh, const std::vector<int>& dims) {
   return name;
 }
 
+constexpr const char* world_queue = "net.world";  // of groups over several stages
+
 }  // namespace
 
 int CommTable::find(const std::string& name) const {
@@ -51,8 +53,9 @@ int CommTable::find(const std::string& name) const {
   return -1;
 }
 
-int CommTable::add(std::string name, std::vector<std::vector<int>> groups) {
+int CommTable::add(std::string name, std::vector<std::vector<int>> groups, std::string queue) {
   comms.push_back({std::move(name), std::move(groups)});
+  queues_.push_back(std::move(queue));
   return static_cast<int>(comms.size()) - 1;
 }
 
@@ -66,7 +69,8 @@ int CommTable::along(const std::vector<int>& dims) {
       for (int& member : group) member = mesh_.device(member, s);
       all.push_back(std::move(group));
     }
-  return add(name, std::move(all));
+  const std::string& first_dim = at(mesh_.names, dims.front());
+  return add(name, std::move(all), "net." + (first_dim == "replica" ? "dp" : first_dim));
 }
 
 int CommTable::across_stages(const std::vector<int>& dims) {
@@ -79,7 +83,7 @@ int CommTable::across_stages(const std::vector<int>& dims) {
     for (int s = 0; s < stages_; ++s)
       for (int place : places) group.push_back(mesh_.device(place, s));
   }
-  return add(name, std::move(groups));
+  return add(name, std::move(groups), world_queue);
 }
 
 int CommTable::between(const std::vector<int>& stages) {
@@ -90,14 +94,7 @@ int CommTable::between(const std::vector<int>& stages) {
     groups.emplace_back();
     for (const int stage : stages) groups.back().push_back(mesh_.device(place, stage));
   }
-  return add(name, std::move(groups));
-}
-
-std::string CommTable::queue(int comm) const {
-  const std::string& name = at(comms, comm).name;
-  if (name == "world" || name.starts_with("pp") || name.starts_with("stages")) return "net.world";
-  const std::string first = name.substr(0, name.find('_'));
-  return "net." + (first == "replica" ? std::string("dp") : first);
+  return add(name, std::move(groups), world_queue);
 }
 
 int CommTable::peers(int offset) {

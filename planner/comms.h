@@ -12,6 +12,7 @@
 
 #include "ir/plan.h"
 #include "planner/mesh.h"
+#include "sbp/at.h"
 
 namespace boxcar::planner {
 
@@ -27,7 +28,7 @@ class CommTable {
   // Devices at the same place of these stages.
   int between(const std::vector<int>& stages);
   // "net.tp": the queue that a communicator's acts go through.
-  std::string queue(int comm) const;
+  const std::string& queue(int comm) const { return at(queues_, comm); }
 
   // source[d] is the device at the same place `offset` stages on, around the end.
   int peers(int offset);
@@ -37,10 +38,11 @@ class CommTable {
 
  private:
   int find(const std::string& name) const;
-  int add(std::string name, std::vector<std::vector<int>> groups);
+  int add(std::string name, std::vector<std::vector<int>> groups, std::string queue);
 
   Mesh mesh_;
   int stages_;
+  std::vector<std::string> queues_;  // by communicator
 };
 
 }  // namespace boxcar::planner

@@ -26,7 +26,10 @@ std::string original(const std::string& name, const std::vector<Replica>& replic
 
 class Finder {
  public:
-  explicit Finder(const LaidOut& laid) : laid_(laid), readers_(ir::consumers(laid.graph)) {}
+  explicit Finder(const LaidOut& laid) : laid_(laid), readers_(ir::consumers(laid.graph)) {
+    for (const ir::Update& update : laid.graph.updates)
+      if (ir::is_of_moment(laid.graph, update)) moments_.insert(update.state);
+  }
 
   Places run() {
     const ir::Graph& graph = laid_.graph;
@@ -40,7 +43,7 @@ class Finder {
         add_copy(op);
     }
     for (size_t t = 0; t < graph.tensors.size(); ++t)
-      if (graph.tensors[t].name == "loss") {
+      if (graph.tensors[t].name == ir::loss_name) {
         const auto loss = static_cast<TensorId>(t);
         add(loss, "", made(loss), loss, false, Holding::loss);  // as it is made, reduced or not
       }
@@ -71,7 +74,7 @@ class Finder {
   }
 
   void add_state(TensorId t) {
-    add(t, "", stored(t), t, false);
+    add(t, "", stored(t), t, false, moments_.contains(t) ? Holding::moment : Holding::weight);
     const auto& used = at(laid_.pins.used, t);
     if (is_kept_whole(laid_.graph, at(readers_, t), stored(t), used, sharding_of(laid_.hints)))
       add(t, ".whole", *used, t, true);
@@ -84,7 +87,7 @@ class Finder {
   }
 
   void add(TensorId t, const std::string& suffix, const NdSbp& layout, TensorId of, bool derived,
-           Holding holding = Holding::state) {
+           Holding holding = Holding::weight) {
     Place place{tensor(t).name + suffix,
                 original(tensor(of).name, laid_.replicas),
                 holding,
@@ -120,17 +123,24 @@ class Finder {
 
   const LaidOut& laid_;
   std::vector<std::vector<ir::OpId>> readers_;
+  std::set<TensorId> moments_;
   std::set<std::pair<std::string, sbp::Shape>> taken_;
   Places places_;
 };
 
 }  // namespace
 
-bool is_state(const Place& place) { return place.holding == Holding::state && !place.derived; }
+bool is_state(const Place& place) { return place.holding <= Holding::moment && !place.derived; }
 
 const Place* Places::find(const std::string& reg) const {
   for (const Place& place : places)
     if (place.reg == reg) return &place;
+  return nullptr;
+}
+
+const Place* Places::loss() const {
+  for (const Place& place : places)
+    if (place.holding == Holding::loss) return &place;
   return nullptr;
 }
 

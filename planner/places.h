@@ -14,8 +14,8 @@
 
 namespace boxcar::planner {
 
-// A register that holds state, a loaded input or the loss.
-enum class Holding : uint8_t { state, input, loss };
+// A register that holds a weight, a moment of an optimizer's, a loaded input or the loss.
+enum class Holding : uint8_t { weight, moment, input, loss };
 
 struct Place {
   // The register's name in the programs: "h0.ln1.weight.whole", "embedding.word.replica1.m".
@@ -23,7 +23,7 @@ struct Place {
   // The model's global tensor that the register holds (a part of), in the same type or another:
   // "h0.ln1.weight", "embedding.word.m"; an input, "tokens"; "loss".
   std::string tensor;
-  Holding holding = Holding::state;
+  Holding holding = Holding::weight;
   ir::TensorType type;   // global, in the register's type; of one micro-batch for inputs and the loss
   bool derived = false;  // follows from other state (a cast to 16 bits, a gathered whole): not in checkpoints
   bool partial = false;  // the loss: values of the devices with `first` are to be added
@@ -42,10 +42,11 @@ bool is_state(const Place& place);
 struct Places {
   std::vector<Place> places;
   const Place* find(const std::string& reg) const;  // null where there is none
+  const Place* loss() const;
 };
 
 // For the plan that compile(job) makes: parameters, master weights, moments,
-// half-precision copies, gathered wholes, inputs and "loss".
+// half-precision copies, gathered wholes, inputs and the loss.
 Places places_of(const ResolvedJob& job);
 
 }  // namespace boxcar::planner

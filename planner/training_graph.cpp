@@ -31,7 +31,7 @@ TrainingGraph training_graph(const GraphInputs& inputs) {
   made.replicas = replicate_shared_parameters(forward, inputs.stage_layers, inputs.stages);
   ir::TrainOptions options = inputs.options;
   for (const Replica& replica : made.replicas) options.copies[replica.replica] = replica.original;
-  const ir::TensorId loss = ir::find_tensor(forward, "loss");
+  const ir::TensorId loss = ir::find_tensor(forward, ir::loss_name);
   made.graph = ir::training_step(std::move(forward), loss, options);
   merge_uses(made.graph);
   drop_replica_norms(made.graph, made.replicas);

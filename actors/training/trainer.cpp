@@ -147,7 +147,7 @@ struct Trainer::Impl {
   const Place* images() const { return job.places.find(image_register); }
 
   const Place& loss_place() const {
-    const Place* place = job.places.find("loss");
+    const Place* place = job.places.loss();
     if (!place) throw Error::fault("loss", "the plan has no register of it");
     return *place;
   }
@@ -393,8 +393,8 @@ void Trainer::begin(GlobalTensors tensors, const TrainState& state, const actors
   for (const Place& place : i.job.places.places) {
     if (!is_state(place)) continue;
     const auto found = tensors.find(place.tensor);
-    const bool moment = place.tensor.ends_with(".m") || place.tensor.ends_with(".v");
-    if (found == tensors.end() && moment) {  // weights alone: moments start at zero
+    if (found == tensors.end() && place.holding == planner::Holding::moment) {
+      // weights alone: moments start at zero
       tensors[place.tensor] = {place.type, std::vector<std::byte>(static_cast<size_t>(place.type.bytes()))};
     } else if (found == tensors.end()) {
       throw Error::input("%" + place.tensor, "is missing among the weights");
@@ -415,7 +415,7 @@ void Trainer::begin(GlobalTensors tensors, const TrainState& state, const actors
   hooks.prepare = [&i](int device, const ir::Actor& actor, const Moment& moment) {
     i.pipeline->act(device, actor, moment);
   };
-  hooks.watch = "loss";
+  hooks.watch = i.loss_place().reg;
   hooks.watched = [&i](int device, const Moment& moment, std::span<const std::byte> bytes) {
     i.watched(device, moment, bytes);
   };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <random>
+#include <set>
 
 #include "sbp/at.h"
 #include "sbp/error.h"
@@ -25,8 +26,6 @@ HostTensor source(const ir::Graph& graph, const ir::Op& op, const Values& given)
                        fmt::format("got {}, expected {}", to_text(found->second.type), to_text(tensor.type)));
   return {tensor.type, found->second.data};
 }
-
-bool ends_with(const std::string& text, std::string_view end) { return text.ends_with(end); }
 
 }  // namespace
 
@@ -54,11 +53,14 @@ Values draw(const ir::Graph& graph, uint64_t seed, int64_t below) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal(0, 0.5);
   Values values;
+  std::set<ir::TensorId> moments;
+  for (const ir::Update& update : graph.updates)
+    if (ir::is_of_moment(graph, update)) moments.insert(update.state);
   for (const ir::Op& op : graph.ops) {
     if (op.type != "input" && op.type != "parameter") continue;
     const ir::Tensor& tensor = graph.tensor(op.outputs[0]);
     HostTensor value = zeros(tensor.type);
-    const bool moment = ends_with(tensor.name, ".m") || ends_with(tensor.name, ".v");
+    const bool moment = moments.contains(op.outputs[0]);
     for (double& x : value.data) {
       if (ir::is_float(tensor.type.dtype))
         x = moment ? 0 : normal(random);

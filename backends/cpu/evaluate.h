@@ -21,7 +21,7 @@ using Values = std::map<std::string, HostTensor, std::less<>>;
 Values evaluate(const ir::Graph& graph, const Values& given);
 
 // Inputs and parameters for a graph, drawn from `seed`: floats normal with deviation 0.5, integers below
-// `below`. Optimizer moments (names ending in ".m", ".v") are zero.
+// `below`. Moments are zero.
 Values draw(const ir::Graph& graph, uint64_t seed, int64_t below);
 
 }  // namespace boxcar::backends::cpu

@@ -27,7 +27,7 @@ std::string as_name(std::string_view name) {
 }
 
 GraphMaker::GraphMaker(const OnnxModel& model, const ImportOptions& options, int64_t batch)
-    : model_(model), options_(options), batch_(batch), builder_(options.name), names_{"loss"} {}
+    : model_(model), options_(options), batch_(batch), builder_(options.name), names_{ir::loss_name} {}
 
 GraphMaker::Made GraphMaker::run() {
   find_needed();
@@ -288,7 +288,7 @@ void GraphMaker::add_loss() {
   const auto mean = [&](TensorId losses) {
     std::vector<int64_t> axes;
     for (size_t i = 0; i < builder_.type(losses).shape.size(); ++i) axes.push_back(static_cast<int64_t>(i));
-    builder_.op1("reduce_mean", {losses}, {{"axes", axes}}, "loss");
+    builder_.op1("reduce_mean", {losses}, {{"axes", axes}}, ir::loss_name);
   };
   if (options_.loss == "cross_entropy") {
     const TensorId scores = with_classes_last(value);
@@ -305,7 +305,7 @@ void GraphMaker::add_loss() {
   if (value.type.elements() != 1 || value.type.dtype != DType::float32)
     throw Error::input(output.name, fmt::format("is {}, no loss (give --loss cross_entropy or mean_squared)",
                                                 ir::to_text(value.type)));
-  builder_.op1("reshape", {value.tensor}, {{"shape", ir::Shape{}}}, "loss");
+  builder_.op1("reshape", {value.tensor}, {{"shape", ir::Shape{}}}, ir::loss_name);
 }
 
 }  // namespace boxcar::cli::imports

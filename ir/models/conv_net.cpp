@@ -342,7 +342,7 @@ class NetWriter {
         to_layout(b_.input("targets", f32({batch_, c_.classes, c_.image, c_.image})), "targets");
     const TensorId off = b_.op1("sub", {predicted, targets}, {}, "loss.off");
     b_.op1("reduce_mean", {b_.op1("mul", {off, off}, {}, "loss.square")}, {{"axes", Shape{0, 1, 2, 3}}},
-           "loss");
+           loss_name);
   }
 
   void loss(TensorId scores, TensorId labels, const Shape& all) {
@@ -350,7 +350,7 @@ class NetWriter {
     const TensorId sum = b_.op1("sum_exp", {scores, max}, {}, "loss.sum_exp");
     const TensorId pick = b_.op1("pick", {scores, labels}, {}, "loss.pick");
     const TensorId nll = b_.op1("nll", {max, sum, pick}, {}, "loss.nll");
-    b_.op1("reduce_mean", {nll}, {{"axes", all}}, "loss");
+    b_.op1("reduce_mean", {nll}, {{"axes", all}}, loss_name);
   }
 
   ConvNet c_;

@@ -165,15 +165,15 @@ void sort_by_layer(Graph& graph) {
 void give_loss_a_register(Graph& graph) {
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
     Tensor& loss = graph.tensors[t];
-    if (loss.name != "loss" || at(graph.ops, loss.producer).type != "reshape") continue;
+    if (loss.name != loss_name || at(graph.ops, loss.producer).type != "reshape") continue;
     Op& reshape = at(graph.ops, loss.producer);
     loss.name = reshape.name = "loss.reshaped";
     Op copy;
-    copy.name = "loss", copy.type = "scale", copy.attrs = {{"factor", 1.0}}, copy.layer = reshape.layer;
+    copy.name = loss_name, copy.type = "scale", copy.attrs = {{"factor", 1.0}}, copy.layer = reshape.layer;
     copy.inputs = {static_cast<TensorId>(t)};
     copy.outputs = {static_cast<TensorId>(graph.tensors.size())};
     Tensor same = loss;
-    same.name = "loss", same.producer = static_cast<OpId>(graph.ops.size());
+    same.name = loss_name, same.producer = static_cast<OpId>(graph.ops.size());
     graph.tensors.push_back(std::move(same));
     graph.ops.push_back(std::move(copy));
     return;
@@ -225,7 +225,7 @@ Graph parse(const std::string& text, int64_t batch) {
 void check_uses(const Graph& graph) {
   std::vector<bool> used(graph.tensors.size(), false),
       has_parameter(static_cast<size_t>(graph.layers), false);
-  used[static_cast<size_t>(find_tensor(graph, "loss"))] = true;
+  used[static_cast<size_t>(find_tensor(graph, loss_name))] = true;
   for (size_t o = graph.ops.size(); o-- > 0;) {
     const Op& op = graph.ops[o];
     if (std::any_of(op.outputs.begin(), op.outputs.end(), [&](TensorId t) { return at(used, t); }))
@@ -245,11 +245,11 @@ void check_uses(const Graph& graph) {
 
 // `one` and `two` are of one sample and of two. Micro-batches and data-parallel ranks add up means.
 void check_loss(const Graph& one, const Graph& two) {
-  const Tensor& loss = one.tensor(find_tensor(one, "loss"));
+  const Tensor& loss = one.tensor(find_tensor(one, loss_name));
   if (!(loss.type == TensorType{{}, DType::float32}))
     refuse("%loss", fmt::format("is {}, expected float32[], the mean over samples", to_text(loss.type)));
   constexpr std::string_view keeping_sums[] = {"add", "sub", "neg", "scale", "identity", "reshape", "cast"};
-  std::vector<TensorId> tail{find_tensor(one, "loss")};
+  std::vector<TensorId> tail{find_tensor(one, loss_name)};
   while (!tail.empty()) {
     const Op& op = at(one.ops, one.tensor(tail.back()).producer);
     tail.pop_back();

@@ -135,7 +135,7 @@ class Writer {
     if (pretraining())
       pretraining_loss(x, labels);
     else
-      loss(logits(norm(x, "ln_f")), labels, "loss");
+      loss(logits(norm(x, "ln_f")), labels, loss_name);
     Graph graph = b_.finish();
     graph.layers = static_cast<int>(c_.layers);
     return graph;
@@ -207,7 +207,7 @@ class Writer {
     TensorId z = b_.op1("tanh", {linear(rows(x, 0, 1, "nsp.rows"), "nsp.pooler", h, h)}, {}, "nsp.tanh");
     z = linear(z, "nsp.classes", h, 2);
     const TensorId next = loss(z, b_.input("next", {{batch_, 1}, DType::int64}), "nsp.loss");
-    b_.op1("add", {masked, next}, {}, "loss");
+    b_.op1("add", {masked, next}, {}, loss_name);
   }
 
   TensorId embedding(TensorId tokens, const std::string& side, const char* positions, int64_t seq) {

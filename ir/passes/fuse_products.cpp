@@ -53,7 +53,8 @@ class Products {
         to.role = from.role, to.sbp = from.sbp;
         rewrite.replace(fused.results[r], results[r]);
       }
-      if (old[i].recomputed) rewrite.new_ops().back().recomputed = true;
+      rewrite.new_ops().back().runs_again = old[i].runs_again;
+      rewrite.new_ops().back().recomputed = old[i].recomputed;
     }
     step_.finish(rewrite);
   }

@@ -63,8 +63,8 @@ class Recomputer {
 
  private:
   struct Group {
-    std::vector<Op> ops;
-    int products = 0;  // of its forward pass
+    std::vector<size_t> ops;  // that run again, in the new list
+    int products = 0;         // of its forward pass
     bool done = false;
   };
 
@@ -81,16 +81,17 @@ class Recomputer {
         return read_.contains({op.layer, output});
       });
     };
-    while (!group.ops.empty() && unread(group.ops.back())) group.ops.pop_back();
+    while (!group.ops.empty() && unread(first_run(group.ops.back()))) group.ops.pop_back();
   }
 
+  const Op& first_run(size_t position) const { return rewrite_.new_ops()[position]; }
   bool in_layer(const Op& op) const { return op.layer >= 0 && op.layer < layers_; }
   Group& group(const Op& op) { return at(groups_, op.layer); }
   const Policy& policy(const Op& op) const { return at(policies, at(kinds_, op.layer)); }
 
   void forward(const Op& op) {
     Group& group = this->group(op);
-    if (policy(op).runs_again(op, group.products)) group.ops.push_back(op);
+    if (policy(op).runs_again(op, group.products)) group.ops.push_back(rewrite_.new_ops().size());
     if (op.is(OpKind::product)) ++group.products;
   }
 
@@ -106,8 +107,9 @@ class Recomputer {
     if (group.ops.empty()) return false;
     if (policy(op).opens) return true;
     return std::any_of(op.inputs.begin(), op.inputs.end(), [&](TensorId input) {
-      return std::any_of(group.ops.begin(), group.ops.end(), [&](const Op& made) {
-        return std::find(made.outputs.begin(), made.outputs.end(), input) != made.outputs.end();
+      return std::any_of(group.ops.begin(), group.ops.end(), [&](size_t position) {
+        const std::vector<TensorId>& made = first_run(position).outputs;
+        return std::find(made.begin(), made.end(), input) != made.end();
       });
     });
   }
@@ -115,7 +117,9 @@ class Recomputer {
   void run_again(Group& group) {
     group.done = true;
     if (options_.recompute_stop) drop_unread_tail(group);
-    for (Op op : group.ops) {
+    for (const size_t position : group.ops) {
+      Op op = first_run(position);
+      rewrite_.new_ops()[position].runs_again = true;
       op.name += ".recomputed";
       op.phase = Phase::backward;
       op.recomputed = true;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <string_view>
 
 #include "sbp/at.h"
 
@@ -48,9 +47,6 @@ ir::MemoryKind memory_of(ir::Role role) {
 
 Registers::Registers(const Stage& stage, const StageTasks& tasks, ProgramBuilder& builder)
     : stage_(stage), tasks_(tasks), builder_(builder), held_(tasks.values.size()) {
-  for (const ir::Op& op : stage.in.graph.ops)
-    if (op.recomputed)
-      recomputed_.insert(op.name.substr(0, op.name.size() - std::string_view(".recomputed").size()));
   for (ValueId v = 0; v < tasks.declared; ++v) make_for(v);
 }
 
@@ -93,7 +89,7 @@ double Registers::kept_beside(TensorId t, const std::string& suffix) const {
   if (retained.empty() || !suffix.empty() || producer < 0) return 1;
   const ir::Op& op = stage_.op(producer);
   const auto found = retained.find(op.type);
-  if (found == retained.end() || op.outputs[0] != t || recomputed_.contains(op.name)) return 1;
+  if (found == retained.end() || op.outputs[0] != t || op.runs_again) return 1;
   return stage_.here(producer) ? found->second : std::max(1.0, found->second);  // a copy lies over nothing
 }
 

@@ -67,8 +67,7 @@ class Registers {
   const Stage& stage_;
   const StageTasks& tasks_;
   ProgramBuilder& builder_;
-  std::vector<Held> held_;            // by value
-  std::set<std::string> recomputed_;  // ops that are recomputed later
+  std::vector<Held> held_;  // by value
   Names names_;
 };
 

@@ -141,10 +141,12 @@ int in_flight(const ir::Program& program) {
   return most;
 }
 
-// "stage2.1" -> 2; -1 where a program is called otherwise.
-int stage_of(const ir::Program& program) {
-  if (!program.name.starts_with("stage")) return -1;
-  return std::atoi(program.name.c_str() + 5);
+// By program.
+std::vector<int> stages_of(const ir::Plan& plan, const planner::LaidOut& laid) {
+  std::vector<int> stages(plan.programs.size());
+  for (const ir::RankClass& cls : plan.classes)
+    at(stages, cls.program) = laid.mesh.stage_of(cls.devices.front(), laid.pipeline.stages);
+  return stages;
 }
 
 std::string layers_of(const planner::Hints& hints, int stage) {
@@ -193,9 +195,11 @@ LayoutShares layouts_on(const planner::LaidOut& laid, int stage, ir::Role role) 
 PlanExplanation explain_plan(const ir::Plan& plan, const backends::Cluster& cluster, const Report& report,
                              const planner::LaidOut* laid) {
   PlanExplanation e{report, {}, {}, communications(plan, cluster)};
+  const std::vector<int> stages = laid ? stages_of(plan, *laid) : std::vector<int>();
   for (size_t p = 0; p < plan.programs.size(); ++p) {
     StageExplanation stage{report.stages[p], "", "", in_flight(plan.programs[p]), {}, {}};
-    if (const int number = stage_of(plan.programs[p]); laid && number >= 0) {
+    if (laid) {
+      const int number = stages[p];
       const std::vector<int> chunks = planner::chunks_in_flight(laid->pipeline, number);
       stage.in_flight = *std::max_element(chunks.begin(), chunks.end());
       stage.layers = layers_of(laid->hints, number);

@@ -81,6 +81,24 @@ TEST(Recompute, StopsWhereTheBackwardPassHasAllItReads) {
   EXPECT_EQ(last_again(0), "h0.mlp.gelu.recomputed");
 }
 
+// Whatever is fused behind it.
+TEST(Recompute, MarksBothRunsOfAnOp) {
+  TrainOptions options = plain();
+  for (const Recompute kind : {Recompute::selective, Recompute::full, Recompute::ops})
+    for (const bool epilogues : {false, true})
+      for (const bool stops : {false, true}) {
+        options.recompute = kind, options.epilogues = epilogues, options.recompute_stop = stops;
+        std::vector<std::string> first, second;
+        for (const Op& op : step_of(gpt(2), options).ops) {
+          EXPECT_FALSE(op.runs_again && op.recomputed) << op.name;
+          if (op.runs_again) first.push_back(op.name + ".recomputed");
+          if (op.recomputed) second.push_back(op.name);
+        }
+        EXPECT_FALSE(first.empty());
+        EXPECT_THAT(first, testing::UnorderedElementsAreArray(second));
+      }
+}
+
 TEST(Recompute, LayersCountFromEachStagesFirst) {
   TrainOptions options = plain();
   options.recompute = Recompute::full;

@@ -66,6 +66,20 @@ TEST(Places, ALossThatIsReducedIsWatchedAsItIsMade) {
   EXPECT_THAT(place_of(places, "loss").first, ElementsAre(true, true));
 }
 
+TEST(Places, MomentsAreWhatOptimizersKeepBesideWeights) {
+  const Places places = places_of(resolve(small_job(2, 2, 1)));
+  int moments = 0, weights = 0;
+  for (const Place& place : places.places) {
+    if (!is_state(place)) continue;
+    const bool moment = place.reg.ends_with(".m") || place.reg.ends_with(".v");
+    EXPECT_EQ(place.holding == Holding::moment, moment) << place.reg;
+    ++(moment ? moments : weights);
+  }
+  EXPECT_GT(weights, 0);
+  EXPECT_EQ(moments, 2 * weights);
+  EXPECT_EQ(places.loss(), places.find("loss"));
+}
+
 TEST(Places, AReplicaIsItsTensor) {
   const Places places = places_of(resolve(small_job(1, 1, 2, 2)));
   const Place& replica = place_of(places, "embedding.word.replica1.m");
