@@ -24,6 +24,8 @@ OpKind kind_of(std::string_view op_type) {
       {"matmul_bias_gelu", OpKind::product},
       {"scaled_dot_product_attention", OpKind::attention},
       {"scaled_dot_product_attention_grad", OpKind::attention_grad},
+      {"moe_dispatch", OpKind::dispatch},
+      {"moe_combine", OpKind::combine},
       {"load", OpKind::load},
       {"read", OpKind::read},
       {"decode", OpKind::decode},

@@ -20,6 +20,8 @@ enum class OpKind : uint8_t {
   product,     // with a weight, alone or with what is fused behind it
   attention,   // fused, as one kernel
   attention_grad,
+  dispatch,  // of tokens to experts
+  combine,   // of experts' results, by token
   // of plans
   load,    // a batch's part onto the device
   read,    // of a batch's part, as files

@@ -1,10 +1,12 @@
 #include "planner/pins.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
-#include <set>
+#include <utility>
 #include <vector>
 
+#include "ir/parameter_kinds.h"
 #include "planner/reduced_gradients.h"
 #include "planner/sharding.h"
 #include "sbp/at.h"
@@ -35,8 +37,7 @@ bool matches(std::string_view pattern, std::string_view name) {
 }
 
 std::string_view base_name(std::string_view tensor) {
-  constexpr std::array suffixes = {".grad",       ".half",    ".sum",      ".next",
-                                   ".recomputed", ".replica", ".bias_add", "."};
+  constexpr std::array suffixes = {".grad", ".half", ".sum", ".next", ".recomputed", ".replica", "."};
   const auto strip = [&] {
     std::string_view left = tensor;
     while (!left.empty() && left.back() >= '0' && left.back() <= '9') left.remove_suffix(1);
@@ -102,6 +103,7 @@ struct PinRule {
   std::string_view pattern;
   Where where;
   bool by_expert = false;  // in a mixture, a slice of ep has the tokens of its experts
+  bool summed = false;     // and each rank of tp the whole sums
 };
 // How tensor parallelism splits parameters, and the activations between the parallel parts (the stream).
 constexpr PinRule rules[] = {
@@ -139,6 +141,7 @@ constexpr PinRule rules[] = {
     {"ln_f", Where::stream},
     {"*.attn.proj", Where::stream},
     {"*.mlp.fc2", Where::stream, true},
+    {"*.mlp.fc2.bias_add", Where::stream, true, true},
     {"*.mlp.combine", Where::stream},
     {"*.mlp.shared.fc2", Where::stream},
     {"*.mlp.sum", Where::stream},
@@ -163,19 +166,31 @@ constexpr PinRule rules[] = {
     {"*.mlp.shared.fc1", Where::inside},
 };
 
+// A product with its bias has the rule of the product where it has none of its own.
 const PinRule* find_rule(std::string_view name) {
   for (const PinRule& rule : rules)
     if (may_match(rule.pattern, name) && matches(rule.pattern, name)) return &rule;
-  return nullptr;
+  constexpr std::string_view biased = ".bias_add";
+  if (!name.ends_with(biased)) return nullptr;
+  return find_rule(name.substr(0, name.size() - biased.size()));
 }
 
-// The layout of a parameter on the tensor-parallel dimension; experts' weights have an axis more in front.
-// Convolutions' weights are [out, in, rows, columns], their biases [out, 1, 1].
-Sbp tensor_parallel(Where where, const sbp::Shape& shape) {
+// The layout of a parameter on the tensor-parallel dimension. Experts' weights have an axis more in front,
+// convolutions' weights are [out, in, rows, columns], their biases [out, 1, 1].
+Sbp tensor_parallel(Where where, const sbp::Shape& shape, ir::ParameterKind kind) {
   const auto last = static_cast<int>(shape.size()) - 1;
-  const bool convolution = shape.size() == 4 || (shape.size() == 3 && shape[1] == 1 && shape[2] == 1);
-  if (where == Where::column || where == Where::vector) return Sbp::S(convolution ? 0 : last);
-  return where == Where::row ? Sbp::S(last - 1) : Sbp::B();
+  int longer = last;  // the last axis that is longer than 1
+  while (longer > 0 && shape[static_cast<size_t>(longer)] == 1) --longer;
+  switch (where) {
+    case Where::column:
+      return Sbp::S(kind == ir::ParameterKind::convolution ? 0 : last);
+    case Where::row:
+      return Sbp::S(last - 1);
+    case Where::vector:
+      return Sbp::S(longer);
+    default:
+      return Sbp::B();
+  }
 }
 
 // A parameter as forward and backward read it, and as sharded states are kept.
@@ -188,6 +203,7 @@ struct Context {
   const Hints& hints;
   Sharding sharding;
   const Mesh& mesh;
+  std::vector<ir::ParameterKind> kinds;  // by tensor
   bool experts;
   Pins pins;
   const Chosen* chosen = nullptr;
@@ -201,10 +217,6 @@ struct Context {
   const ir::Op& producer(ir::TensorId t) const { return at(graph.ops, graph.tensor(t).producer); }
 };
 
-bool is_expert(const Context& c, ir::TensorId t) {
-  return c.experts && c.graph.tensor(t).type.shape.size() == 3;
-}
-
 // By the table, or as chosen.
 sbp::NdSbp whole_layout(const Context& c, ir::TensorId weight) {
   if (c.chosen && !at(*c.chosen, weight).empty()) return at(*c.chosen, weight);
@@ -213,8 +225,9 @@ sbp::NdSbp whole_layout(const Context& c, ir::TensorId weight) {
   if (c.chosen) return whole;
   const PinRule* rule = find_rule(base_name(c.graph.tensor(weight).name));
   const int tp = c.mesh.dim("tp"), ep = c.mesh.dim("ep");
-  if (tp >= 0 && rule) at(whole, tp) = tensor_parallel(rule->where, shape);
-  if (ep >= 0 && is_expert(c, weight)) at(whole, ep) = Sbp::S(0);
+  const ir::ParameterKind kind = at(c.kinds, weight);
+  if (tp >= 0 && rule) at(whole, tp) = tensor_parallel(rule->where, shape, kind);
+  if (ep >= 0 && kind == ir::ParameterKind::experts) at(whole, ep) = Sbp::S(0);
   return whole;
 }
 
@@ -235,8 +248,10 @@ void pin_activation(Context& c, ir::TensorId t) {
   // for it again.
   const bool by_expert = c.experts && rule->by_expert;
   if (by_expert) c.set(t, "ep", Sbp::S(0));
-  if (by_expert && c.graph.tensor(t).name.find("fc2.bias_add") != std::string::npos) c.set(t, "tp", Sbp::B());
-  if (rule->where == Where::gathered && !c.graph.tensor(t).name.ends_with(".grad")) c.set(t, "tp", Sbp::B());
+  const ir::Op& op = c.producer(t);
+  const bool is_gradient = op.phase == ir::Phase::backward && !op.recomputed;
+  if ((by_expert && rule->summed) || (rule->where == Where::gathered && !is_gradient))
+    c.set(t, "tp", Sbp::B());
   if ((!stream && !inside) || by_expert || c.graph.tensor(t).type.shape.size() != 3) return;
   for (const char* dim : {"replica", "dp", "ep"}) c.set(t, dim, Sbp::S(0));
   c.set(t, "cp", Sbp::S(1));
@@ -297,14 +312,8 @@ void pin_updates(Context& c) {
     const StateLayout layout = state_layout(c, op.inputs[0]);
     pin_state(c, update.state, layout, c.sharding.states);
     pin_state(c, update.next, layout, c.sharding.states);
-    if (update.state == op.inputs[0]) pin_gradient(c, op.inputs[1], layout);
+    if (!ir::is_of_moment(c.graph, update)) pin_gradient(c, op.inputs[1], layout);
   }
-}
-
-bool has_experts(const ir::Graph& graph) {
-  for (const ir::Tensor& tensor : graph.tensors)
-    if (matches("*.mlp.router.weight", tensor.name)) return true;
-  return false;
 }
 
 }  // namespace
@@ -313,11 +322,14 @@ namespace {
 
 Pins find_pins(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, const Chosen* chosen) {
   const size_t count = graph.tensors.size();
+  std::vector<ir::ParameterKind> kinds = ir::parameter_kinds(graph);
+  const bool experts = std::find(kinds.begin(), kinds.end(), ir::ParameterKind::experts) != kinds.end();
   Context c{graph,
             hints,
             sharding_of(hints),
             mesh,
-            has_experts(graph),
+            std::move(kinds),
+            experts,
             {std::vector<PartialSbp>(count, PartialSbp(mesh.dims())),
              std::vector<std::optional<sbp::NdSbp>>(count), hints.gather_keys && !chosen},
             chosen};

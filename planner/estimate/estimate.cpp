@@ -9,6 +9,7 @@
 
 #include "backends/machines/device_profile.h"
 #include "ir/ops/updates.h"
+#include "ir/parameter_kinds.h"
 #include "planner/arena.h"
 #include "planner/estimate/layout_request.h"
 #include "planner/estimate/placed_probe.h"
@@ -69,15 +70,25 @@ planner::ResolvedJob probe_job(Job probe, const CostKey& key, const std::vector<
   return planner::resolve(std::move(probe));
 }
 
-// Weights of experts have an axis for them in front.
-void add_elements(const ir::Program& program, StageCost& cost) {
+// Names of parameters, and of the registers that hold them.
+using ParameterNames = std::set<std::string>;
+
+ParameterNames experts_in(const ir::Graph& graph) {
+  ParameterNames names;
+  const std::vector<ir::ParameterKind> kinds = ir::parameter_kinds(graph);
+  for (size_t t = 0; t < kinds.size(); ++t)
+    if (kinds[t] == ir::ParameterKind::experts) names.insert(graph.tensors[t].name);
+  return names;
+}
+
+void add_elements(const ir::Program& program, const ParameterNames& experts, StageCost& cost) {
   for (const ir::Actor& actor : program.actors) {
     const auto updates = ir::updates_of(actor.op, actor.attrs);
     for (size_t t = 0; updates && t < updates->tensors; ++t) {
-      const ir::TensorType& type = at(program.registers, actor.inputs[updates->input(t, 0)].reg).type;
-      const auto elements = static_cast<double>(type.elements());
+      const ir::Register& weight = at(program.registers, actor.inputs[updates->input(t, 0)].reg);
+      const auto elements = static_cast<double>(weight.type.elements());
       cost.elements += elements;
-      if (type.shape.size() == 3) cost.expert_elements += elements;
+      if (experts.contains(weight.name)) cost.expert_elements += elements;
     }
   }
 }
@@ -276,7 +287,7 @@ struct ActTimes {
 };
 
 StageCost stage_cost(const ir::Program& program, const ActTimes& times,
-                     const std::vector<bool>& read_elsewhere) {
+                     const std::vector<bool>& read_elsewhere, const ParameterNames& experts) {
   const auto& [seconds, alone, launches] = times;
   StageCost cost;
   const auto kind_of = [&](int phase) { return at(program.phases, phase).kind; };
@@ -300,7 +311,7 @@ StageCost stage_cost(const ir::Program& program, const ActTimes& times,
     cost.waiting += waits;
     if (kind_of(phase) == ir::PhaseKind::forward) cost.forward_waiting += waits;
   }
-  add_elements(program, cost);
+  add_elements(program, experts, cost);
   add_bytes(program, read_elsewhere, cost);
   return cost;
 }
@@ -477,6 +488,7 @@ struct Measuring::Probe {
   CostKey key{};  // without strides
   Job job;
   ir::Plan plan;
+  ParameterNames experts;
 };
 
 Measuring::Measuring(Job job, ActSeconds seconds, std::shared_ptr<Graphs> graphs)
@@ -496,7 +508,8 @@ const Measuring::Probe& Measuring::probe_of(CostKey key) {
   const planner::ResolvedJob small = probe_job(job_, key, stages, differ ? 1 : 2);
   planner::Choose choose;
   if (needs_layouts(small)) choose = chooser(small, {.enough = 0.01}, nullptr);
-  last_ = std::make_unique<Probe>(Probe{key, small, planner::compile(graphs_->lay_out(small, choose))});
+  const planner::LaidOut laid = graphs_->lay_out(small, choose);
+  last_ = std::make_unique<Probe>(Probe{key, small, planner::compile(laid), experts_in(laid.graph)});
   return *last_;
 }
 
@@ -543,7 +556,8 @@ ModelCost Measuring::of(const CostKey& key) {
     };
     ActTimes times{seconds_on(cluster), seconds_on(ahead), seconds_on(launching)};
     for (double& launch : times.launches) launch /= slow_host;
-    stages.push_back(stage_cost(program(cls), times, at(elsewhere_read, plan.classes[cls].program)));
+    stages.push_back(
+        stage_cost(program(cls), times, at(elsewhere_read, plan.classes[cls].program), probe.experts));
     if (slowest > 1) note_slower(program(cls), seconds_on(slow), slowest, stages.back());
     if (stage > 0) boundaries.push_back(pulled_forward(program(cls)));
     if (stage == 1) before = before_gradient(program(cls), times.seconds);

@@ -1,0 +1,19 @@
+// Kinds of parameters, by the ops of a graph that read them.
+//
+//   h0.mlp.fc1.weight[8, 64, 256]   read between moe_dispatch and moe_combine: experts, of axis 0
+//   h0.conv1.weight[64, 3, 7, 7]    read by conv2d: convolution, [out, in, rows, columns]
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace boxcar::ir {
+
+enum class ParameterKind : uint8_t { plain, convolution, experts };
+
+// By tensor, of parameters and their casts, as forward ops read them; all others are plain.
+std::vector<ParameterKind> parameter_kinds(const Graph& graph);
+
+}  // namespace boxcar::ir
