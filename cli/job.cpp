@@ -22,6 +22,7 @@
 #include "planner/search/dimensions.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
+#include "sbp/words.h"
 
 namespace boxcar::cli {
 namespace {
@@ -415,7 +416,7 @@ namespace {
 
 void check_rate_of(const GivenKeys& given, const Request& request) {
   const auto precision = given.find("train.precision"), preset = given.find("train.preset");
-  check_rate(request.job.cluster.device, get(key_at("train.precision"), request),
+  check_rate(request.job.cluster.device, request.job.train.precision,
              precision != given.end() ? precision->second.where
              : preset != given.end()  ? preset->second.where
                                       : "");
@@ -446,22 +447,35 @@ Resolved resolve(const GivenKeys& given_by_user) {
   return resolved;
 }
 
-void check_rate(const backends::DeviceProfile& device, const std::string& precision,
-                const std::string& where) {
+void check_rate(const backends::DeviceProfile& device, ir::Precision precision, const std::string& where) {
   const auto has = [&](ir::DType type) { return device.peak_flops.contains(type); };
   const bool bf16 = has(ir::DType::bfloat16), fp16 = has(ir::DType::float16);
   const auto refuse = [&](const char* type, const char* other) {
     throw Error::input(where, fmt::format("{}: device {} has no {} rate (add one to peak_flops in its "
                                           "description, or use {})",
-                                          precision, device.name, type, other));
+                                          word(precision), device.name, type, other));
   };
-  if (precision == "fp64" && !has(ir::DType::float64)) refuse("float64", "fp32");
-  if (precision == "tf32" && device.tf32_flops <= 0) refuse("tf32", "fp32");
-  if (precision == "fp8" && !has(ir::DType::float8)) refuse("float8", bf16 ? "bf16" : "fp16");
-  if (precision == "fp8" && device.float8 && device.float8->four_bits && device.float4_flops <= 0)
-    refuse("float4", "another fp8_recipe");
-  if (precision == "bf16" && !bf16) refuse("bfloat16", fp16 ? "fp16" : "fp32");
-  if (precision == "fp16" && !fp16) refuse("float16", bf16 ? "bf16" : "fp32");
+  switch (precision) {
+    case ir::Precision::fp32:
+      break;
+    case ir::Precision::tf32:
+      if (device.tf32_flops <= 0) refuse("tf32", "fp32");
+      break;
+    case ir::Precision::fp16:
+      if (!fp16) refuse("float16", bf16 ? "bf16" : "fp32");
+      break;
+    case ir::Precision::bf16:
+      if (!bf16) refuse("bfloat16", fp16 ? "fp16" : "fp32");
+      break;
+    case ir::Precision::fp64:
+      if (!has(ir::DType::float64)) refuse("float64", "fp32");
+      break;
+    case ir::Precision::fp8:
+      if (!has(ir::DType::float8)) refuse("float8", bf16 ? "bf16" : "fp16");
+      if (device.float8 && device.float8->four_bits && device.float4_flops <= 0)
+        refuse("float4", "another fp8_recipe");
+      break;
+  }
 }
 
 std::map<std::string, std::string> labels_of(const Request& request) {

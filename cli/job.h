@@ -45,8 +45,7 @@ Resolved resolve(const GivenKeys& given);
 
 // Throws Error (input) at `where` if the device has no rate for the type of products: no other type's rate
 // stands in.
-void check_rate(const backends::DeviceProfile& device, const std::string& precision,
-                const std::string& where);
+void check_rate(const backends::DeviceProfile& device, ir::Precision precision, const std::string& where);
 
 // A cluster by preset or path, with `device` (empty: its own) in its nodes, of each of which the job takes
 // `of_each_node` devices (0: all).

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "backends/host/fingerprint.h"
@@ -17,6 +18,7 @@
 #include "planner/verify.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
+#include "sim/explain/report.h"
 
 namespace boxcar::cli {
 namespace {
@@ -157,8 +159,9 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
     set(request, margin->first, {margin->second, file + ": label " + margin->first});
     keep_free(loaded.cluster.device, request.memory_margin);
   }
-  if (plan.labels["train.precision"] == "tf32") backends::use_tf32(loaded.cluster.device);
-  if (plan.labels["train.precision"] == "fp8") {
+  const std::optional<ir::Precision> precision = explain::precision_of(plan.labels);
+  if (precision == ir::Precision::tf32) backends::use_tf32(loaded.cluster.device);
+  if (precision == ir::Precision::fp8) {
     const auto recipe = plan.labels.find("train.fp8_recipe");
     backends::use_float8(
         loaded.cluster.device,

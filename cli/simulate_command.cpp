@@ -125,7 +125,8 @@ int run(const SimulateArguments& arguments, Extent extent) {
     SavedPlan saved = load_plan(arguments.plan, arguments.job.given());
     loaded = {std::move(saved.plan), saved.cluster, std::nullopt, saved.cluster};
     make_changes(arguments, loaded.cluster);
-    check_rate(loaded.cluster.device, loaded.plan.labels["train.precision"], arguments.plan);
+    if (const auto precision = explain::precision_of(loaded.plan.labels))
+      check_rate(loaded.cluster.device, *precision, arguments.plan);
   }
   if (extent == Extent::reading) return 0;
   if (loaded.job) {

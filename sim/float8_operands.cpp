@@ -22,8 +22,15 @@ bool gathers(const ir::Actor& actor) {
 
 bool fuses_with(const backends::Framework& framework, const ir::Actor* producer) {
   if (!producer || producer->kind != ir::ActorKind::kernel || !ir::has_op(producer->op)) return false;
-  if (framework.float8_fuses == "norms") return producer->op == "layer_norm" || producer->op == "rms_norm";
-  return framework.float8_fuses == "kernels" && ir::op(producer->op).family == ir::Family::memory;
+  switch (framework.float8_fuses) {
+    case backends::Float8Fuses::kernels:
+      return ir::op(producer->op).family == ir::Family::memory;
+    case backends::Float8Fuses::norms:
+      return producer->op == "layer_norm" || producer->op == "rms_norm";
+    case backends::Float8Fuses::nothing:
+      break;
+  }
+  return false;
 }
 
 bool is_weight(const ir::Actor& product, size_t operand) {

@@ -9,6 +9,10 @@
 
 namespace boxcar::backends {
 
+// Kernels that write 8 bits themselves for the products that read them: all that memory bounds, or norms.
+enum class Float8Fuses : uint8_t { kernels, norms, nothing };
+inline std::vector<std::string> words_of(Float8Fuses) { return {"kernels", "norms", "nothing"}; }
+
 // Attention softmaxes that a framework's fused kernel takes, and the cost of single kernels for the others.
 // Megatron's wants a multiple of 4 squares (heads x sequences of a device) of at most 2,048 keys.
 struct FusedSoftmax {
@@ -52,8 +56,7 @@ struct Framework {
   // Products of weights' gradients add to sums in float32 themselves; no kernel adds them up.
   bool sums_in_products = false;
   bool sums_half_in_products = false;  // sums in 16 bits too
-  // Kernels that write 8 bits themselves for the products that read them: "kernels", "norms", "nothing".
-  std::string float8_fuses = "kernels";
+  Float8Fuses float8_fuses = Float8Fuses::kernels;
   bool float8_weights_stay = true;  // a weight's copy in 8 bits, for all micro-batches of a step
   // By op: times the bytes that boxcar's own kernel moves; and further where operands have 16 bits.
   std::map<std::string, double> op_bytes, half_op_bytes;
@@ -83,9 +86,9 @@ struct Framework {
   friend bool operator==(const Framework&, const Framework&) = default;
 };
 
-// Every key of a framework file, with its bounds, once, for a visitor as constants.h describes it; flag, text
-// and texts are for truth values and words. The effect of a constant on an act is a row of
-// sim/framework_effects.cpp.
+// Every key of a framework file, with its bounds, once, for a visitor as constants.h describes it; flag,
+// text, texts and word are for truth values, words, and words of an enum. The effect of a constant on an act
+// is a row of sim/framework_effects.cpp.
 template <class Visitor>
 void visit(Visitor& v, FusedSoftmax& fused) {
   for (const char* key : {"multiple", "longest", "forward", "backward", "kernels"}) v.require(key);
@@ -114,7 +117,7 @@ void visit(Visitor& v, Framework& f) {
   v.flag("update_in_one", f.update_in_one);
   v.flag("sums_in_products", f.sums_in_products);
   v.flag("sums_half_in_products", f.sums_half_in_products);
-  v.text("float8_fuses", f.float8_fuses);
+  v.word("float8_fuses", f.float8_fuses);
   v.flag("float8_weights_stay", f.float8_weights_stay);
   v.flag("gather_by_broadcast", f.gather_by_broadcast);
   v.number("piece_seconds", 0, 1, f.piece_seconds);

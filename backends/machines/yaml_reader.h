@@ -2,6 +2,9 @@
 // there, within bounds; the rest stays as it is.
 #pragma once
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <map>
 #include <optional>
 #include <string>
@@ -11,6 +14,7 @@
 #include "backends/machines/device_profile.h"
 #include "backends/machines/strict_yaml.h"
 #include "ir/types.h"
+#include "sbp/words.h"
 
 namespace boxcar::backends {
 
@@ -33,6 +37,16 @@ class YamlReader {
   }
   void flag(const std::string& key, bool& to) { fields_->flag(key.c_str(), &to); }
   void text(const std::string& key, std::string& to) { fields_->text(key.c_str(), &to); }
+  template <typename Enum>
+  void word(const std::string& key, Enum& to) {
+    std::string text;
+    if (!fields_->text(key.c_str(), &text)) return;
+    const std::optional<Enum> known = parse_word<Enum>(text);
+    if (!known)
+      fields_->fail(key.c_str(),
+                    fmt::format("is \"{}\", expected {}", text, fmt::join(words_of(Enum()), ", ")));
+    to = *known;
+  }
   void texts(const std::string& key, std::map<std::string, std::string>& to) {
     fields_->texts(key.c_str(), &to);
   }

@@ -61,7 +61,7 @@ void write_overlap(Writer& w) {
   w.set("zero_optimization.overlap_comm", h.overlap_grad);
   if (h.zero < 3)
     w.set("zero_optimization.reduce_bucket_size",
-          w.from.bucket_elements(w.from.mixed() && w.from.reduction() == "half"));
+          w.from.bucket_elements(w.from.mixed() && w.from.reduces_half()));
   if (h.zero < 3 && h.overlap_param)
     w.cannot("parallel.overlap_param", "updated parameters are gathered at the end of a step");
   if (h.zero == 3 && !h.overlap_param) w.set("zero_optimization.stage3_prefetch_bucket_size", 0);
@@ -86,7 +86,8 @@ void write_pipeline(Writer& w) {
   if (h.virtual_stages > 1) w.cannot("parallel.virtual_stages", "a device has one stage");
   if (!w.from.even_stages())
     w.cannot("parallel.stage_layers", "the program's partition_method divides the layers");
-  if (w.from.label("parallel.schedule") != "1f1b") w.cannot("parallel.schedule", "pipelines run 1F1B");
+  if (w.from.parallel().schedule != planner::Schedule::one_f_one_b)
+    w.cannot("parallel.schedule", "pipelines run 1F1B");
 }
 
 void write_experts(Writer& w) {
@@ -133,7 +134,7 @@ void write_gradients(Writer& w) {
   if (!w.from.mixed()) return;
   const bool fp16 = t.precision == Precision::fp16, full = t.gradients == ir::Gradients::float32;
   const char* half = fp16 ? "fp16" : "bf16";
-  w.set("communication_data_type", w.from.reduction() == "half" ? half : "fp32");
+  w.set("communication_data_type", w.from.reduces_half() ? half : "fp32");
   if (t.gradients == ir::Gradients::half_but_tables)
     w.cannot("tables have gradients of the same type as all");
   if (!w.from.sharded() && fp16 == full) {  // neither goes without ZeRO

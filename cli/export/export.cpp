@@ -74,10 +74,10 @@ bool Source::can_exchange_heads() const {
   return model().heads % parts == 0 && model().kv_heads % parts == 0;
 }
 
-std::string Source::reduction() const {
+bool Source::reduces_half() const {
   if (parallel().grad_reduction != planner::Reduction::sums)
-    return parallel().grad_reduction == planner::Reduction::half ? "half" : "float32";
-  return train().gradients == ir::Gradients::float32 ? "float32" : "half";
+    return parallel().grad_reduction == planner::Reduction::half;
+  return train().gradients != ir::Gradients::float32;
 }
 
 int64_t Source::bucket_elements(bool half) const {

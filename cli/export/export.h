@@ -8,7 +8,7 @@
 // may write, what cannot be said, and the function that writes:
 //
 //   {{"parallel.schedule"}, {}, "schedules other than 1f1b", [](Writer& w) {
-//      if (w.from.pipelined() && w.from.label("parallel.schedule") != "1f1b")
+//      if (w.from.pipelined() && w.from.parallel().schedule != planner::Schedule::one_f_one_b)
 //        w.cannot("pipelines run 1F1B there, which is written");
 //    }},
 //
@@ -58,10 +58,9 @@ struct Source {
   bool even_stages() const;  // all (virtual) stages have as many layers
   // Virtual stages run groups of other numbers of micro-batches than pp (planner::Groups).
   bool other_groups() const;
-  bool rings() const;               // the simulated framework sends keys and values round
-  bool can_exchange_heads() const;  // over context parallelism: it divides the heads of a rank of tp
-  // The type of gradients where products have 16 bits: "float32" or "half".
-  std::string reduction() const;
+  bool rings() const;                        // the simulated framework sends keys and values round
+  bool can_exchange_heads() const;           // over context parallelism: it divides the heads of a rank of tp
+  bool reduces_half() const;                 // gradients, in 16 bits, where products have them
   int64_t bucket_elements(bool half) const;  // of grad_bucket_mb
   // Whether ranks stand as in this order, "pp,dp,cp,tp": dimensions of degree 1 do not matter.
   bool stands_as(const std::string& mesh_order) const;

@@ -193,7 +193,7 @@ void write_overlap(Writer& w) {
   if (h.overlap_grad) {
     w.set("--overlap-grad-reduce", true);
     if (!is_fsdp(w.from))
-      w.set("--ddp-bucket-size", w.from.bucket_elements(w.from.mixed() && w.from.reduction() == "half"));
+      w.set("--ddp-bucket-size", w.from.bucket_elements(w.from.mixed() && w.from.reduces_half()));
   } else if (h.zero < 3) {
     w.cannot("parallel.grad_bucket_mb",
              "gradients are reduced as one buffer unless --overlap-grad-reduce is given");
@@ -246,7 +246,7 @@ void write_gradients(Writer& w) {
     w.set("--grad-reduce-in-bf16", true);
   if (t.gradients == ir::Gradients::half_but_tables)
     w.cannot("tables have gradients of the same type as all");
-  if (w.from.reduction() != (t.gradients == ir::Gradients::float32 ? "float32" : "half"))
+  if (w.from.reduces_half() == (t.gradients == ir::Gradients::float32))
     w.cannot("train.grad_reduction", "gradients are reduced in the type of their sums");
 }
 

@@ -54,7 +54,7 @@ std::vector<Row> with_megatron_core(std::vector<Row> rows) {
        {},
        "gpipe, zb-h1, zb-h2, and numbers in flight",
        [](Writer& w) {
-         if (w.from.pipelined() && w.from.label("parallel.schedule") != "1f1b")
+         if (w.from.pipelined() && w.from.parallel().schedule != planner::Schedule::one_f_one_b)
            w.cannot("pipelines run 1F1B there, which is written");
        }},
       {{"parallel.attention_kernel"},

@@ -121,7 +121,7 @@ void write_overlap(Writer& w) {
   w.set("DistributedDataParallelConfig.overlap_grad_reduce", h.overlap_grad);
   if (h.overlap_grad && !is_fsdp(w.from))
     w.set("DistributedDataParallelConfig.bucket_size",
-          w.from.bucket_elements(w.from.mixed() && w.from.reduction() == "half"));
+          w.from.bucket_elements(w.from.mixed() && w.from.reduces_half()));
   if (!h.overlap_grad && h.zero < 3)
     w.cannot("parallel.grad_bucket_mb",
              "gradients are reduced as one buffer unless overlap_grad_reduce is true");
@@ -155,7 +155,7 @@ void write_gradients(Writer& w) {
   w.set("MegatronMixedPrecision.grad_reduce_in_fp32", full);
   if (t.gradients == ir::Gradients::half_but_tables)
     w.cannot("tables have gradients of the same type as all");
-  if (w.from.reduction() != (full ? "float32" : "half"))
+  if (w.from.reduces_half() == full)
     w.cannot("train.grad_reduction", "gradients are reduced in the type of their sums");
 }
 

@@ -130,12 +130,12 @@ void write_pipeline(Writer& w) {
   const planner::Hints& h = w.from.parallel();
   w.set("parallelism.pipeline_parallel_degree", h.pp);
   if (!w.from.pipelined()) return;
-  const std::string schedule = w.from.label("parallel.schedule");
-  w.set("parallelism.pipeline_parallel_schedule", h.virtual_stages > 1  ? "Interleaved1F1B"
-                                                  : schedule == "gpipe" ? "GPipe"
-                                                                        : "1F1B");
+  const bool gpipe = h.schedule == planner::Schedule::gpipe;
+  w.set("parallelism.pipeline_parallel_schedule", h.virtual_stages > 1 ? "Interleaved1F1B"
+                                                  : gpipe              ? "GPipe"
+                                                                       : "1F1B");
   w.set("parallelism.pipeline_parallel_microbatch_size", h.micro_batch);
-  if (schedule != "1f1b" && schedule != "gpipe")
+  if (h.schedule != planner::Schedule::one_f_one_b && !gpipe)
     w.cannot("parallel.schedule", "1F1B, GPipe and interleaved ones are like ours; 1F1B is written");
   const planner::Groups groups(planner::pipeline_of(h, static_cast<int>(w.from.micro_batches())));
   if (w.from.micro_batches() % groups.count != 0)
@@ -219,7 +219,7 @@ void write_precision(Writer& w) {
 void write_gradients(Writer& w) {
   if (!w.from.mixed()) return;
   if (w.from.train().gradients != ir::Gradients::float32) w.cannot("gradients are float32");
-  if (w.from.reduction() != "float32") w.cannot("train.grad_reduction", "gradients are reduced in float32");
+  if (w.from.reduces_half()) w.cannot("train.grad_reduction", "gradients are reduced in float32");
 }
 
 void write_optimizer(Writer& w) {

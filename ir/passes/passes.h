@@ -20,6 +20,12 @@ enum class Precision : uint8_t { fp32, tf32, fp16, bf16, fp64, fp8 };
 inline std::vector<std::string> words_of(Precision) {
   return {"fp32", "tf32", "fp16", "bf16", "fp64", "fp8"};
 }
+// Products of layers; in tf32 their operands are float32.
+inline DType type_of_products(Precision p) {
+  constexpr DType types[] = {DType::float32,  DType::float32, DType::float16,
+                             DType::bfloat16, DType::float64, DType::float8};
+  return types[static_cast<size_t>(p)];
+}
 inline bool is_mixed(Precision p) {
   return p == Precision::fp16 || p == Precision::bf16 || p == Precision::fp8;
 }

@@ -9,6 +9,7 @@
 #include "backends/machines/framework.h"
 #include "sbp/at.h"
 #include "sbp/boxing.h"
+#include "sbp/words.h"
 
 namespace boxcar::explain {
 namespace {
@@ -20,14 +21,8 @@ double fact(const ir::Plan& plan, const std::string& name) {
 
 // The device's dense peak for the type that the job's products are in.
 double peak_flops(const ir::Plan& plan, const backends::Cluster& cluster) {
-  auto label = plan.labels.find("train.precision");
-  std::string precision = label == plan.labels.end() ? "fp32" : label->second;
-  ir::DType dtype = precision == "fp16"   ? ir::DType::float16
-                    : precision == "bf16" ? ir::DType::bfloat16
-                    : precision == "fp8"  ? ir::DType::float8
-                    : precision == "fp64" ? ir::DType::float64
-                                          : ir::DType::float32;
-  auto peak = cluster.device->peak_flops.find(dtype);
+  const auto type = ir::type_of_products(precision_of(plan.labels).value_or(ir::Precision::fp32));
+  const auto peak = cluster.device->peak_flops.find(type);
   return peak == cluster.device->peak_flops.end() ? 0 : peak->second;
 }
 
@@ -73,6 +68,11 @@ void add_stage_times(Report& r, const sim::Result& result) {
 
 }  // namespace
 
+std::optional<ir::Precision> precision_of(const std::map<std::string, std::string>& labels) {
+  const auto label = labels.find("train.precision");
+  return label == labels.end() ? std::nullopt : parse_word<ir::Precision>(label->second);
+}
+
 const StageReport& fullest(const Report& r) {
   return *std::max_element(r.stages.begin(), r.stages.end(), [](const StageReport& a, const StageReport& b) {
     return a.peak_bytes < b.peak_bytes;
@@ -93,11 +93,11 @@ Binding binding(const Report& r) {
 // apart.
 campaign::ErrorBar error_of(const std::map<std::string, std::string>& labels,
                             const backends::Cluster& cluster, int gpus) {
-  const auto precision = labels.find("train.precision");
-  const bool other = precision != labels.end() && precision->second != "fp16" && precision->second != "bf16";
+  const std::optional<ir::Precision> precision = precision_of(labels);
+  const bool other = precision && precision != ir::Precision::fp16 && precision != ir::Precision::bf16;
   const auto experts = labels.find("model.experts");
   const bool mixture = experts != labels.end() && experts->second != "0";
-  const std::string of_type = other ? " in " + precision->second : "";
+  const std::string of_type = other ? " in " + word(*precision) : "";
   return campaign::error_bar(
       cluster.framework->name,
       cluster.device->name + of_type + (mixture ? std::string(campaign::with_experts) : ""), gpus);

@@ -3,10 +3,12 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "backends/machines/forward.h"
+#include "ir/passes/passes.h"
 #include "ir/plan.h"
 #include "planner/sizes.h"
 #include "planner/verify.h"
@@ -71,6 +73,9 @@ struct Binding {
   double waiting = 0;                     // for other stages, for the host
 };
 Binding binding(const Report& report);  // of one that was simulated
+
+// The precision that a plan's labels say; none where they do not.
+std::optional<ir::Precision> precision_of(const std::map<std::string, std::string>& labels);
 
 // The error bar of a job's step: by framework, device and the type of its products.
 campaign::ErrorBar error_of(const std::map<std::string, std::string>& labels,

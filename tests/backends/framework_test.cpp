@@ -114,7 +114,7 @@ TEST(Frameworks, AreReadFromText) {
   EXPECT_EQ(framework.pass_launches, 7);
   EXPECT_TRUE(framework.sums_in_products);
   EXPECT_TRUE(framework.sums_half_in_products);
-  EXPECT_EQ(framework.float8_fuses, "norms");
+  EXPECT_EQ(framework.float8_fuses, Float8Fuses::norms);
   EXPECT_FALSE(framework.float8_weights_stay);
   EXPECT_EQ(framework.op_launches.at("top_k"), 9);
   EXPECT_EQ(framework.op_waits.at("softmax"), 6);

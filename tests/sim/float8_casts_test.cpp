@@ -156,14 +156,14 @@ TEST(Float8Operands, AreAsThePlanMakesThem) {
   const ir::Plan plan = gathered_product();
   const ir::Program& program = plan.programs[0];
   backends::Framework framework;
-  framework.float8_fuses = "norms";
+  framework.float8_fuses = backends::Float8Fuses::norms;
   const auto of = [&] { return float8_operands(framework, program, program.actors[3]); };
   EXPECT_EQ(of()[0].elements, 8192 * 4096);
   EXPECT_EQ(of()[0].own, 4096 * 4096);
   EXPECT_TRUE(of()[0].fused);
   EXPECT_EQ(of()[1].elements, 4096 * 1024);
   EXPECT_EQ(of()[1].serves, 8);
-  framework.float8_fuses = "nothing", framework.float8_weights_stay = false;
+  framework.float8_fuses = backends::Float8Fuses::nothing, framework.float8_weights_stay = false;
   EXPECT_FALSE(of()[0].fused);
   EXPECT_EQ(of()[1].serves, 1);
 }

@@ -99,7 +99,7 @@ TEST(HostTime, ProductsOfLayersRunInFloat8BehindTheirCasts) {
   cluster.device->matmul.type_share = {};
   const std::vector<double> half = act_seconds(plan, cluster, 0);
   backends::use_float8(cluster.device, backends::float8_recipe("delayed"));
-  cluster.framework->float8_fuses = "nothing";
+  cluster.framework->float8_fuses = backends::Float8Fuses::nothing;
   const std::vector<double> eight = act_seconds(plan, cluster, 0);
   const double casts = (4 + 4) * 8192.0 * 8192 / cluster.device->memory_bandwidth;
   EXPECT_GT(eight[0], half[0] / 2 + casts);
