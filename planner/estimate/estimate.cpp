@@ -12,6 +12,7 @@
 #include "ir/parameter_kinds.h"
 #include "planner/arena.h"
 #include "planner/estimate/layout_request.h"
+#include "planner/estimate/phase_walks.h"
 #include "planner/estimate/placed_probe.h"
 #include "planner/estimate/slow_stages.h"
 #include "planner/laid_out.h"
@@ -111,11 +112,6 @@ StateTime state_time(const ir::Program& program, const std::vector<double>& seco
   return sum;
 }
 
-// Whether it is a kernel that every plan of the job has whole, whatever is sharded.
-bool computes(const ir::Program& program, const ir::Actor& actor) {
-  return at(program.queues, actor.queue).kind == ir::QueueKind::compute && !actor.is(ir::OpKind::accumulate);
-}
-
 bool is_in_backward(ir::PhaseKind kind) {
   return kind == ir::PhaseKind::backward || kind == ir::PhaseKind::weight;
 }
@@ -128,90 +124,6 @@ double computing(const ir::Program& program, const std::vector<double>& seconds,
     if (computes(program, program.actors[a]) && asked(program.phase_of(program.actors[a]).kind))
       sum += seconds[a];
   return sum;
-}
-
-// See StageCost; of one phase, behind actor `after`. What needs no kernel of the phase was there before it
-// began.
-double waiting(const ir::Program& program, int phase, const std::vector<double>& seconds, int after = -1) {
-  std::vector<double> ready(program.registers.size()), queue(program.queues.size());
-  std::vector<bool> needs_kernel(program.registers.size());
-  double begin = 0, end = 0, busy = 0;  // of the compute queue, behind `after`
-  for (size_t a = 0; a < program.actors.size(); ++a) {
-    const ir::Actor& actor = program.actors[a];
-    if (actor.phase != phase || actor.is(ir::OpKind::accumulate)) continue;
-    const bool is_one = computes(program, actor);
-    bool needs = is_one;
-    double start = at(queue, actor.queue);
-    for (const ir::Input& input : actor.inputs) {
-      if (input.program >= 0 || !at(needs_kernel, input.reg)) continue;
-      needs = true;
-      start = std::max(start, at(ready, input.reg));
-    }
-    if (!needs) continue;
-    const double now = at(queue, actor.queue) = start + seconds[a];
-    for (const int reg : actor.outputs) at(ready, reg) = now, at(needs_kernel, reg) = true;
-    if (is_one) end = now, busy += seconds[a];
-    if (is_one && static_cast<int>(a) <= after) begin = now, busy = 0;
-  }
-  return end - begin - busy;
-}
-
-// The last kernel in program order that `reg` needs.
-int last_kernel_before(const ir::Program& program, int reg) {
-  const int actor = at(program.registers, reg).producer;
-  if (actor < 0) return -1;
-  if (computes(program, at(program.actors, actor))) return actor;
-  int last = -1;
-  for (const ir::Input& input : at(program.actors, actor).inputs)
-    if (input.program < 0) last = std::max(last, last_kernel_before(program, input.reg));
-  return last;
-}
-
-// Kernels and waits; see ModelCost. `own` is a program of the plan.
-struct BehindBoundary {
-  double kernels = 0, waiting = 0;
-};
-BehindBoundary behind_boundary(const ir::Plan& plan, int own, const std::vector<double>& seconds) {
-  const ir::Program& program = at(plan.programs, own);
-  const auto is_backward = [&](const ir::Actor& actor) {
-    return program.phase_of(actor).kind == ir::PhaseKind::backward;
-  };
-  int last = -1;
-  for (const ir::Program& other : plan.programs)
-    for (const ir::Actor& actor : other.actors)
-      for (const ir::Input& input : actor.inputs) {
-        if (input.program != own) continue;
-        const int kernel = last_kernel_before(program, input.reg);
-        if (kernel >= 0 && is_backward(at(program.actors, kernel))) last = std::max(last, kernel);
-      }
-  BehindBoundary sum;
-  for (size_t a = static_cast<size_t>(last + 1); a < program.actors.size(); ++a)
-    if (computes(program, program.actors[a]) && is_backward(program.actors[a])) sum.kernels += seconds[a];
-  for (int phase = 0; phase < static_cast<int>(program.phases.size()); ++phase)
-    if (at(program.phases, phase).kind == ir::PhaseKind::backward)
-      sum.waiting += waiting(program, phase, seconds, last);
-  return sum;
-}
-
-// See ModelCost: the compute queue's time at its first kernel of the backward pass that needs anything of
-// another program.
-double before_gradient(const ir::Program& program, const std::vector<double>& seconds) {
-  std::vector<double> ready(program.registers.size()), queue(program.queues.size());
-  std::vector<bool> comes(program.registers.size());
-  for (size_t a = 0; a < program.actors.size(); ++a) {
-    const ir::Actor& actor = program.actors[a];
-    if (program.phase_of(actor).kind != ir::PhaseKind::backward) continue;
-    bool needs = actor.kind == ir::ActorKind::pull;
-    double& now = at(queue, actor.queue);
-    for (const ir::Input& input : actor.inputs)
-      if (input.program < 0) needs |= at(comes, input.reg);
-    if (needs && computes(program, actor)) return now;
-    for (const ir::Input& input : actor.inputs)
-      if (input.program < 0 && !needs) now = std::max(now, at(ready, input.reg));
-    if (!needs) now += seconds[a];
-    for (const int reg : actor.outputs) at(ready, reg) = now, at(comes, reg) = needs;
-  }
-  return 0;
 }
 
 // By program and register: whether other programs read it.
@@ -307,7 +219,7 @@ StageCost stage_cost(const ir::Program& program, const ActTimes& times,
       computing(program, alone, [](ir::PhaseKind kind) { return kind == ir::PhaseKind::forward; });
   for (int phase = 0; phase < static_cast<int>(program.phases.size()); ++phase) {
     if (kind_of(phase) == ir::PhaseKind::update) continue;
-    const double waits = waiting(program, phase, alone);
+    const double waits = waiting_seconds(program, phase, alone);
     cost.waiting += waits;
     if (kind_of(phase) == ir::PhaseKind::forward) cost.forward_waiting += waits;
   }
@@ -595,22 +507,6 @@ ModelCost Measuring::of(const CostKey& key) {
 
 ModelCost measure(const Job& job, const ActSeconds& seconds) {
   return Measuring(job, seconds).of(cost_key(job));
-}
-
-double phase_seconds(const ir::Program& program, int phase, const std::vector<double>& seconds) {
-  std::vector<double> ready(program.registers.size()), queue(program.queues.size());
-  double end = 0;
-  for (size_t a = 0; a < program.actors.size(); ++a) {
-    const ir::Actor& actor = program.actors[a];
-    if (actor.phase != phase) continue;
-    double& now = at(queue, actor.queue);
-    for (const ir::Input& input : actor.inputs)
-      if (input.program < 0) now = std::max(now, at(ready, input.reg));
-    if (actor.kind != ir::ActorKind::pull) now += seconds[a];
-    for (int reg : actor.outputs) at(ready, reg) = now;
-    end = std::max(end, now);
-  }
-  return end;
 }
 
 }  // namespace boxcar::search

@@ -151,8 +151,4 @@ class Measuring {
 
 ModelCost measure(const planner::Job& job, const ActSeconds& seconds);  // alone
 
-// End of the last act of a phase, in s, where all inputs from elsewhere are there at its start. Pulls take no
-// time: in a pipeline they run behind other work.
-double phase_seconds(const ir::Program& program, int phase, const std::vector<double>& seconds);
-
 }  // namespace boxcar::search

@@ -14,6 +14,7 @@
 
 #include "backends/machines/framework.h"
 #include "planner/estimate/level_layers.h"
+#include "planner/estimate/phase_walks.h"
 #include "planner/estimate/step_estimate.h"
 #include "planner/resolve.h"
 #include "planner/search/points.h"
@@ -478,6 +479,10 @@ TEST(Estimate, APhaseTakesWhatItsQueuesInOrderTake) {
   act(0, {1}, 2);
   EXPECT_EQ(phase_seconds(p, 0, {2, 3, 4, 1}), 7);
   EXPECT_EQ(phase_seconds(p, 0, {2, 6, 4, 1}), 9);
+  EXPECT_EQ(waiting_seconds(p, 0, {2, 3, 4, 1}), 0);
+  EXPECT_EQ(waiting_seconds(p, 0, {2, 6, 4, 1}), 2);
+  EXPECT_EQ(waiting_seconds(p, 0, {2, 6, 4, 1}, 2), 2);
+  EXPECT_EQ(waiting_seconds(p, 0, {2, 6, 4, 1}, 3), 0);
   p.actors[1].kind = ir::ActorKind::pull;
   EXPECT_EQ(phase_seconds(p, 0, {2, 6, 4, 1}), 7);
 }
