@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <utility>
 
@@ -150,10 +149,8 @@ CLI::Validator whole_number(int64_t least, int64_t most) {
 
 CLI::Validator number(double least, double most) {
   return validator([=](std::string& text) {
-    double value = 0;
-    const char* end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, value);
-    if (error == std::errc() && rest == end && value >= least && value <= most) return std::string();
+    const auto value = ir::read_number<double>(text);
+    if (value && *value >= least && *value <= most) return std::string();
     return fmt::format("got \"{}\", expected a number from {:g} to {:g}", text, least, most);
   });
 }

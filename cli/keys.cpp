@@ -13,6 +13,7 @@
 #include "backends/machines/float8_recipe.h"
 #include "cli/backend_rows.h"
 #include "cli/job_presets.h"
+#include "cli/quantities.h"
 #include "ir/ops/optimizers.h"
 #include "planner/search/dimensions.h"
 #include "sbp/error.h"
@@ -452,23 +453,18 @@ struct Setter {
       *p = parse_number(key.least, key.most, where, text, false);
       return;
     }
-    if (!text.ends_with('%')) {
-      double percent = 0;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), percent);
-      const bool reads = error == std::errc() && end == text.data() + text.size();
-      if (reads && percent > 1 && percent <= 100 * key.most)
-        refuse(where, text,
-               fmt::format("a number from {} to {}; {}% is {}", number(key.least), number(key.most), text,
-                           number(percent / 100)));
-      *p = parse_number(key.least, key.most, where, text, false);
+    const std::optional<double> share = read_share(text);
+    if (text.ends_with('%')) {
+      if (!share || !(*share >= key.least && *share <= key.most))
+        refuse(where, text, fmt::format("0% to {:g}%", 100 * key.most));
+      *p = *share;
       return;
     }
-    try {
-      const std::string number = text.substr(0, text.size() - 1);
-      *p = parse_number(100 * key.least, 100 * key.most, where, number, false) / 100;
-    } catch (const Error&) {
-      refuse(where, text, fmt::format("0% to {:g}%", 100 * key.most));
-    }
+    if (share && *share > 1 && *share <= 100 * key.most)
+      refuse(where, text,
+             fmt::format("a number from {} to {}; {}% is {}", number(key.least), number(key.most), text,
+                         number(*share / 100)));
+    *p = parse_number(key.least, key.most, where, text, false);
   }
   void operator()(bool* p) const {
     *p = key.words.empty() ? parse_bool(where, text) : parse_word(key, where, text) == 1;

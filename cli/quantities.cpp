@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/read_number.h"
 #include "sbp/error.h"
 
 namespace boxcar::cli {
@@ -57,6 +58,13 @@ double read_rate(const std::string& flag, const std::string& text) {
 double read_count(const std::string& flag, const std::string& text) {
   return with_unit(flag, "number", text, {{"", 1}, {"k", 1e3}, {"M", 1e6}, {"B", 1e9}, {"T", 1e12}},
                    "15T, 300B or 4M");
+}
+
+std::optional<double> read_share(std::string_view text) {
+  const bool percent = text.ends_with('%');
+  if (percent) text.remove_suffix(1);
+  const std::optional<double> number = ir::read_number<double>(text);
+  return number && percent ? *number / 100 : number;
 }
 
 std::string number_text(double number) {

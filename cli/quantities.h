@@ -10,7 +10,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace boxcar::cli {
 
@@ -23,6 +25,8 @@ double read_bytes(const std::string& flag, const std::string& text, const std::s
 double read_rate(const std::string& flag, const std::string& text);
 // k, M, B and T are thousand, million, billion (10^9) and trillion (10^12).
 double read_count(const std::string& flag, const std::string& text);
+// "2%" or "0.02": 0.02; nothing where it is no number.
+std::optional<double> read_share(std::string_view text);
 
 // The same units, three digits: number_text(189'196) == "189k"; duration_text(504) == "8.4 m".
 std::string number_text(double number);

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "ir/read_number.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
@@ -67,11 +68,10 @@ sbp::Shape read_shape(const std::string& place, const std::string& text) {
 }
 
 int64_t read_count(const std::string& place, const std::string& text, int64_t most) {
-  int64_t count = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (error != std::errc() || stop != text.data() + text.size() || count < 1 || count > most)
+  const auto count = ir::read_number<int64_t>(text);
+  if (!count || *count < 1 || *count > most)
     throw Error::input(place, fmt::format("\"{}\" is not a whole number of 1 to {}", text, most));
-  return count;
+  return *count;
 }
 
 ir::DType read_dtype(const std::string& place, const std::string& text) {

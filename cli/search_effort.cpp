@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
+#include <optional>
 
+#include "cli/quantities.h"
+#include "ir/read_number.h"
 #include "sbp/error.h"
 
 namespace boxcar::cli {
@@ -11,17 +13,8 @@ namespace {
 
 constexpr int quick_plans = 4, most_plans = 1'000'000;
 
-// The number that all of `text` is; -1: none.
-template <typename Number>
-Number number_of(const std::string& text) {
-  Number number = -1;
-  const char* const last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, number);
-  return error == std::errc() && end == last ? number : -1;
-}
-
 int plans_of(const std::string& text) {
-  const int plans = number_of<int>(text);
+  const int plans = ir::read_number<int>(text).value_or(0);
   if (plans < 1 || plans > most_plans)
     throw Error::input("--effort",
                        fmt::format("got \"{}\", expected quick, normal, thorough or a number of plans from 1 "
@@ -31,12 +24,10 @@ int plans_of(const std::string& text) {
 }
 
 double share_of(const std::string& text) {
-  const bool percent = text.ends_with('%');
-  const double share =
-      number_of<double>(percent ? text.substr(0, text.size() - 1) : text) / (percent ? 100 : 1);
-  if (!(share >= 0 && share < 1))
+  const std::optional<double> share = read_share(text);
+  if (!share || !(*share >= 0 && *share < 1))
     throw Error::input("--gap", fmt::format("got \"{}\", expected a share such as 2% or 0.02", text));
-  return share;
+  return *share;
 }
 
 }  // namespace

@@ -4,12 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <set>
 #include <sstream>
 
 #include "backends/machines/framework.h"
+#include "ir/read_number.h"
 #include "planner/search/dimensions.h"
 #include "sbp/error.h"
 
@@ -25,11 +25,7 @@ bool is_range(const std::string& path, const Given& given) {
 
 std::pair<int, int> range_of(const search::Dimension& d, const Given& given) {
   const size_t dots = given.text.find("..");
-  const auto number = [](const std::string& text) {
-    int n = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-    return error == std::errc() && end == text.data() + text.size() ? n : -1;
-  };
+  const auto number = [](const std::string& text) { return ir::read_number<int>(text).value_or(-1); };
   const auto refuse = [&](const std::string& expected) {
     throw Error::input(given.where, fmt::format("got \"{}\", expected {}", given.text, expected));
   };
