@@ -37,7 +37,7 @@ class Recording {
   virtual void finish() = 0;
 };
 
-// What a runtime takes of a device beside a plan's arena.
+// A runtime's share of a device, beside a plan's arena.
 struct Beside {
   int64_t bytes = 0;
   int groups = 0;  // that the device is a member of

@@ -76,7 +76,8 @@ std::string commands_with(const CLI::App& command, const std::string& flag) {
   return names.empty() ? last + " has it" : fmt::format("{} and {} have it", fmt::join(names, ", "), last);
 }
 
-// Of a command that reads a saved plan: a flag of the job that the plan was made for. Empty: it is none.
+// Says that a flag is of the job that a saved plan was made for, where the command reads one. Empty: it is
+// not.
 std::string kept_by_plan(const CLI::App& command, const std::vector<std::string>& known,
                          const std::string& flag) {
   const auto has = [&](const std::string& name) { return std::count(known.begin(), known.end(), name) > 0; };

@@ -8,8 +8,8 @@
 namespace boxcar::cli {
 namespace {
 
-// Of Megatron-LM (megatron/training/arguments.py), NeMo, torchtitan, DeepSpeed, AIConfigurator and Hugging
-// Face; and words that people try.
+// Flags of Megatron-LM (megatron/training/arguments.py), NeMo, torchtitan, DeepSpeed, AIConfigurator and
+// Hugging Face; and words that people try.
 constexpr std::pair<std::string_view, std::string_view> synonyms[] = {
     {"--tensor-model-parallel-size", "--tp"},
     {"--tensor-parallel-size", "--tp"},

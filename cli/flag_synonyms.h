@@ -15,7 +15,7 @@ namespace boxcar::cli {
 std::string spelled_here(std::string_view flag);
 // The flag of some command that is meant, with a value or words behind it; or empty.
 std::string_view flag_meant(std::string_view flag);
-// What to do where a command has no such flag; or empty.
+// Advice where a command has no such flag; or empty.
 std::string_view advice_in_place_of(std::string_view command, std::string_view flag);
 std::vector<std::string_view> flag_synonyms();  // all that flag_meant() knows
 

@@ -273,7 +273,7 @@ void set(Request& request, const std::string& path, const Given& value) {
 
 namespace {
 
-// What a preset says, before the framework's defaults and what is given.
+// Sets the values of a preset, before the framework's defaults and the given ones.
 void set_preset(const GivenKeys& given, Request& request) {
   const auto named = given.find("train.preset");
   if (named == given.end()) return;

@@ -373,7 +373,7 @@ std::vector<Key> make_keys() {
   return k;
 }
 
-// Of a number with letters behind it that is none here: "8K".
+// Says what k and M stand for, where a text has other letters behind a number: "8K".
 std::string units_text(const std::string& text) {
   const bool has_unit = !text.empty() && std::isdigit(static_cast<unsigned char>(text.front())) &&
                         std::isalpha(static_cast<unsigned char>(text.back()));

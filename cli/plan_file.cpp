@@ -95,7 +95,7 @@ void put_skew(ir::Plan& plan, const std::string& file) {
   if (skew > 1) plan.facts["routing_skew"] = skew;
 }
 
-// Of its cluster's nodes; another cluster, which is given, is taken as it is.
+// GPUs of each node of the plan's cluster; another cluster, which is given, is taken as it is.
 int gpus_per_node(const ir::Plan& plan, const std::string& file) {
   const auto label = plan.labels.find("cluster.gpus_per_node");
   if (label == plan.labels.end()) return 0;

@@ -151,8 +151,8 @@ ordered_json tensor_json(const planner::LaidOut& laid, const ir::Tensor& tensor)
       {"layout", e.layout}, {"blocks", e.blocks.size()},    {"ranges", ranges}, {"devices", devices}};
 }
 
-// What the ops of a layer read of parameters, each behind the state that it is a copy of in fewer bits, and
-// what they make; all in the forward pass and in the graph's order.
+// Parameters that the ops of a layer read, each behind the state that it is a copy of in fewer bits, and the
+// ops' results; all in the forward pass and in the graph's order.
 std::vector<ir::TensorId> layer_tensors(const ir::Graph& graph, int layer) {
   std::vector<ir::TensorId> tensors;
   const auto add = [&](ir::TensorId t) {

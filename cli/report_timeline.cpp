@@ -60,7 +60,7 @@ std::string kind_of_work(const ir::Program& program, const ir::Actor& actor,
   return "other";
 }
 
-// Of a kernel: its operands and results. Of other acts: what they move.
+// Bytes of a kernel's operands and results; bytes that other acts move.
 int64_t bytes_of(const ir::Program& program, const ir::Actor& actor) {
   if (actor.kind != ir::ActorKind::kernel) return actor.comm_bytes;
   int64_t bytes = 0;

@@ -85,7 +85,7 @@ void restrict_key(const search::Dimension& d, const Given& allowed, const std::s
                                                       allowed.text, allowed.where));
 }
 
-// What holds where a degree is 2 or more.
+// Limits where a degree is 2 or more.
 struct WhereSplit {
   const char* key;  // the degree's
   int planner::Hints::*degree;

@@ -19,7 +19,7 @@ namespace boxcar::cli {
 // SearchOptions::ranges. Throws Error (bad input) for a range of a key that takes none, or beyond its limits.
 std::map<std::string, std::pair<int, int>> take_ranges(GivenKeys& given);
 
-// What a framework runs, beside the keys that restrict_to puts into those that are given.
+// Limits of what a framework runs, beside the keys that restrict_to puts into those that are given.
 struct StackLimits {
   std::string framework;                                  // its name
   std::vector<search::Rule> rules;                        // of several keys together

@@ -78,7 +78,7 @@ std::string with_flags(std::string text, const GivenKeys& flags, std::optional<d
   return price ? text + fmt::format("# --price {}\n", *price) : text;
 }
 
-// What a sweep file and the flags beside it say.
+// The sweep of a file and of the flags beside it.
 Sweep sweep_of(const SweepArguments& a, const std::string& text, const std::string& path,
                const GivenKeys& flags) {
   Sweep sweep = parse_sweep(text, path, flags);
@@ -171,7 +171,7 @@ std::vector<std::string> axis_columns(const Sweep& sweep) {
   return names;
 }
 
-// What became of the sweep's points, whoever ran them.
+// Ends of the sweep's points, whoever ran them.
 struct Counts {
   int64_t rows = 0, simulated = 0, no_fit = 0, refused = 0;
 };

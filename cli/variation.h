@@ -18,7 +18,7 @@ namespace boxcar::cli {
 struct Variation {
   std::string why_not;     // empty: it fits
   explain::Report report;  // simulated where it fits; with memory alone, or nothing, where it does not
-  // Of place(): layers to recompute in place of the plan's, as flags. Empty: the plan's stay.
+  // Layers to recompute in place of the plan's, as flags, by place(). Empty: the plan's stay.
   std::string chosen = {};
 };
 

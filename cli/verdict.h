@@ -18,7 +18,7 @@ namespace boxcar::cli {
 std::vector<std::pair<std::string, std::string>> verdict_lines(const explain::Report& report);
 std::string verdict_text(const explain::Report& report);
 std::string bound_text(const explain::Report& report);  // its last line, of a simulated report
-// Of a job that does not fit, where and by how much: "does not fit: stage0 needs 90 GB of 85.1 GB, 4.9 GB too
+// Says where and by how much a job does not fit: "does not fit: stage0 needs 90 GB of 85.1 GB, 4.9 GB too
 // much".
 std::string why_not_text(const explain::Report& report);
 nlohmann::ordered_json binding_json(const explain::Report& report);

@@ -35,7 +35,7 @@ constexpr auto rows = std::to_array<Row>({
 
 const Row& row_of(Schedule kind) { return rows.at(static_cast<size_t>(kind)); }
 
-// Of one chunk: forward passes before the first backward pass, where there are enough.
+// Forward passes of one chunk before the first backward pass, where there are enough.
 int ahead_of(Schedule kind, const std::vector<int>& in_flight, int stages, int stage, int micro_batches) {
   if (!in_flight.empty()) return at(in_flight, stage) - 1;
   return row_of(kind).ahead(stages, stage, micro_batches);

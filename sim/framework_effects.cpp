@@ -93,7 +93,7 @@ void update_in_one(const Subject& s, RunAct& run) {
   run.shares_launch = s.framework.update_in_one && s.is_kernel() && s.updates();
 }
 
-// What is cast before it is gathered travels in 8 of its 16 bits.
+// Tensors that are cast before they are gathered travel in 8 of their 16 bits.
 void gathers_of_float8(const Subject& s, RunAct& run) {
   if (gathers_in_float8(s.cluster, s.program, s.actor)) run.bytes /= 2;
 }

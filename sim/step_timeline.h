@@ -63,8 +63,8 @@ class StepTimeline {
   using Held = std::function<void(const ir::Register& reg, double from, double to, bool for_later)>;
   void each_holding(size_t cls, const Held& held) const;
 
-  // What one device of the class holds, in each of `windows` equal parts of the last step at the moment when
-  // it holds most. States that are updated in place are held throughout.
+  // Bytes that one device of the class holds, in each of `windows` equal parts of the last step, at the
+  // moment when it holds most. States that are updated in place are held throughout.
   std::vector<HeldBytes> held_over_time(size_t cls, int windows) const;
 
  private:

@@ -31,8 +31,8 @@ Attention attention_of(const Call& call, size_t first) {
 
 // --- on tensor cores, by cuDNN
 
-// What keeps a call from tensor cores; empty: nothing. They take one 16-bit type but for lse, whole groups of
-// heads, no window, nothing dropped, nothing empty.
+// Why a call cannot run on tensor cores; empty: it can. They take one 16-bit type but for lse, whole groups
+// of heads, no window, nothing dropped, nothing empty.
 std::string slow_since(const Call& call, const Attention& a, size_t first) {
   const ir::DType type = call.inputs[first].dtype;
   if (type != ir::DType::bfloat16 && type != ir::DType::float16)
@@ -49,7 +49,7 @@ std::string slow_since(const Call& call, const Attention& a, size_t first) {
   return lse.dtype == ir::DType::float32 ? "" : "its sums are not float32";
 }
 
-// What keeps cuDNN from a shape that it could take.
+// Why cuDNN does not take a shape that it could take.
 std::string without_engine(const Dnn& dnn, const AttentionShape& s, bool gradient) {
   const int64_t version = dnn.version();
   const auto text = [](int64_t number) { return fmt::format("{}.{}", number / 10000, number / 100 % 100); };

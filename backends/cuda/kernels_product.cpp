@@ -38,7 +38,7 @@ ProductShape shape_of(const Call& call) {
   return s;
 }
 
-// What keeps cuBLASLt from its fastest kernels, which read and write 16 bytes at once; empty: nothing.
+// Why cuBLASLt cannot take its fastest kernels, which read and write 16 bytes at once; empty: it can.
 std::string slow_rows(const ProductShape& s) {
   if (ir::size_of(static_cast<DType>(s.in)) != 2) return "";
   for (const int64_t row : {s.transpose_a ? s.m : s.k, s.transpose_b ? s.k : s.n, s.n})

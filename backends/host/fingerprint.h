@@ -21,7 +21,7 @@ uint64_t fingerprint(const Numbers& numbers) {
   return value;
 }
 
-// Of what a graph of the user's own computes; comments and spaces in its text do not count. 16 digits.
+// Digest of what a graph of the user's own computes; comments and spaces in its text do not count. 16 digits.
 std::string fingerprint_of(const ir::models::GraphModel& model);
 
 }  // namespace boxcar::backends::host

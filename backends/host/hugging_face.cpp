@@ -245,7 +245,7 @@ void read_window(const JsonObject& config, const Row& row, HuggingFaceModel& mod
   if (*every > 0) model.keys["full_attention_every"] = fmt::format("{}", *every);
 }
 
-// What a mixture of Qwen3's says beside its sizes.
+// Reads what the routing of Qwen3's mixtures says beside its sizes.
 void read_routing(const JsonObject& config, HuggingFaceModel& model) {
   if (!config.flag("norm_topk_prob", false))
     model.notes.push_back("norm_topk_prob false is not built: the shares of a token's experts add up to one");

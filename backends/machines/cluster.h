@@ -68,7 +68,7 @@ std::vector<std::string> cluster_presets();  // names, sorted
 void put_framework(Cluster& cluster, const Framework& framework);
 // Bytes of a device's memory outside tensors: the node's and the framework's.
 double outside_bytes(const Cluster& cluster);
-// Of the framework on the cluster's device, by op: times the bytes of its output that stay with it.
+// By op, for the framework on the cluster's device: times the bytes of its output that stay with it.
 std::map<std::string, double> retained_bytes(const Cluster& cluster);
 // Bytes of all library workspaces from the framework's allocator; 0 where it has none.
 double library_workspaces(const Cluster& cluster);

@@ -75,8 +75,8 @@ struct Framework {
   // they keep their operands so.
   std::map<std::string, double> retained_bytes, float8_retained_bytes;
   std::map<std::string, std::string> defaults;  // of job keys by path, where a job says nothing
-  // Of job keys by path: what a search takes in place of a default that is slower, where a flag of the
-  // framework's own allows it.
+  // Values of job keys, by path, that a search takes in place of a default that is slower, where a flag of
+  // the framework's own allows it.
   std::map<std::string, std::string> searched_as;
   // Keys of a job by path, where it runs less than Boxcar: the one value, several, "bf16|fp32", or a range,
   // "0..1".

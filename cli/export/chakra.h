@@ -37,7 +37,7 @@ struct ChakraRequest {
 // a file cannot be written.
 void write_chakra(const ir::Plan& plan, const backends::Cluster& cluster, const ChakraRequest& request);
 
-// Of a plan, what such traces have no words for.
+// Parts of a plan for which such traces have no words.
 std::vector<Note> chakra_notes(const ir::Plan& plan);
 
 // Communicator groups of two devices or more that collectives of a plan use, numbered from 1 as simulators

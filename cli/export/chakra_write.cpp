@@ -174,7 +174,7 @@ class ChakraWriter {
     }
   }
 
-  // Of a device that is alone in its group: nothing to do.
+  // A device that is alone in its group has nothing to do.
   void collective(const StepNode& n, const ir::Actor& actor, proto::Node& node) const {
     const ChakraGroups::Group* group = groups_.of(actor.comm, n.device);
     const auto* type = std::find_if(comm_types.begin(), comm_types.end(),

@@ -18,7 +18,7 @@ namespace of_deepspeed {
 using ir::Precision;
 using ir::Recompute;
 
-// What the program has to build: keys of the model that plans say, so without those that few models have.
+// Tells the program what to build: keys of the model that plans say, so without those that few models have.
 void write_model(Writer& w) {
   std::vector<std::string> values;
   for (const Key& key : keys())

@@ -228,7 +228,7 @@ class DeviceSteps::Builder {
       }
   }
 
-  // What the order of one queue keeps anyway is left out.
+  // Leaves out an order that one queue keeps anyway.
   void wait_for_reader(int a, int acts, const ir::Register& reg, int first, int repeat) {
     for (int act = 0; act < acts; ++act) {
       const int before = acts_before_writing(reg, repeat, act);

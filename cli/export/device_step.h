@@ -46,7 +46,7 @@ class DeviceSteps {
   struct Reader {
     int actor = 0, repeat = 1;
   };
-  // What all devices of a program share.
+  // All devices of a program share it.
   struct Shared {
     std::vector<std::vector<int>> runs;        // by phase: places in the schedule
     std::vector<std::vector<int>> in_phase;    // by phase: its actors

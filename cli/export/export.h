@@ -66,7 +66,7 @@ struct Source {
   bool stands_as(const std::string& mesh_order) const;
 };
 
-// What cannot be said: `value` of `key` (a job's key, or a word such as "layouts"), and why.
+// A `value` of `key` (a job's key, or a word such as "layouts") that cannot be said, and why.
 struct Note {
   std::string key, value, why;
   friend bool operator==(const Note&, const Note&) = default;

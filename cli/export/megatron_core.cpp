@@ -1,4 +1,4 @@
-// What Megatron Core does whoever launches it: rows that Megatron-LM and NeMo share.
+// Rows that Megatron-LM and NeMo share: Megatron Core does the same whoever launches it.
 #include <fmt/format.h>
 
 #include "cli/export/export.h"

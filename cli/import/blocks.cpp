@@ -88,7 +88,7 @@ class Marker {
     }
   }
 
-  // Of no module, and behind the last: a head. Without paths only ops on weights tell.
+  // Whether an op is of a head: of no module, and behind the last. Without paths only ops on weights tell.
   bool is_after(size_t o, const ir::Op& op, int last) const {
     if (o <= last_numbered_ || last + 1 < graph_.layers) return false;
     return has_paths_ || std::any_of(op.inputs.begin(), op.inputs.end(),

@@ -61,7 +61,7 @@ bool GraphMaker::is_needed(const OnnxNode& node) const {
                      [&](const std::string& name) { return needed_.contains(name); });
 }
 
-// What the output depends on.
+// Finds the nodes on which the output depends.
 void GraphMaker::find_needed() {
   needed_.insert(chosen_output().name);
   for (size_t n = model_.nodes.size(); n-- > 0;) {
@@ -157,7 +157,7 @@ void GraphMaker::convert(const OnnxNode& node) {
 
 std::string GraphMaker::parameter_name(const std::string& weight, const OnnxNode& reader) const {
   std::string name = as_name(weight);
-  // What an exporter folded has a number for a name; its reader's place in the model says more.
+  // A weight that an exporter folded has a number for a name; its reader's place in the model says more.
   if (weight.find("::") != std::string::npos) {
     const std::string path = as_name(reader.name);
     if (const size_t last = path.rfind('.'); last != std::string::npos)
@@ -230,7 +230,7 @@ TensorId GraphMaker::place(const Value& value, const OnnxNode& reader) {
 
 // --- the loss
 
-// Of images, PyTorch has the classes on the second axis.
+// PyTorch has the classes of images on the second axis.
 TensorId GraphMaker::with_classes_last(const Value& scores) {
   if (scores.type.shape.size() != 4) return scores.tensor;
   return builder_.op1("transpose", {scores.tensor}, {{"perm", ir::Shape{0, 2, 3, 1}}}, unique("scores"));

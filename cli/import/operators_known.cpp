@@ -102,7 +102,7 @@ struct Either {
   bool operator()(double a, double b) const { return a != 0 || b != 0; }
 };
 
-// What lies above the diagonal, or below, is zero.
+// Everything above the diagonal, or below, is zero.
 void triangle(Conversion& c) {
   HostTensor x = c.known(c.in(0), "its operand");
   const size_t axes = x.type.shape.size();

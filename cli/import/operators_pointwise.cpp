@@ -129,7 +129,7 @@ Value clamped(const Conversion& c, Value x, std::optional<double> low, std::opti
 
 void clip(Conversion& c) { c.out(clamped(c, c.in(0), limit(c, 1, "min"), limit(c, 2, "max"))); }
 
-// Of a value and a number, in either order.
+// The larger or smaller of a value and a number, in either order.
 template <bool is_maximum>
 void extremum(Conversion& c) {
   if (c.operands() != 2) c.refuse(fmt::format("has {} operands, expected 2", c.operands()));
@@ -204,7 +204,7 @@ void dropout(Conversion& c) {
   c.out(training && share > 0 ? c.emit("dropout", {c.in(0)}, {{"p", share}}) : c.in(0));
 }
 
-// Of any number of operands.
+// Adds any number of operands.
 void sum(Conversion& c) {
   Value total = c.in(0);
   for (size_t i = 1; i < c.operands(); ++i) total = c.emit("add", {total, c.in(i)}, {}, i > 1 ? "more" : "");

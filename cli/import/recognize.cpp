@@ -90,7 +90,7 @@ class Recognizer {
     return found && std::abs(*found - expected) <= 1e-3 * std::abs(expected);
   }
 
-  // Of an operator of two operands the one that is not `one`.
+  // The operand, of two, that is not `one`.
   static const std::string& other(const OnnxNode& node, const std::string& one) {
     return node.inputs[0] == one ? node.inputs[1] : node.inputs[0];
   }
@@ -171,7 +171,7 @@ class Recognizer {
 
   // --- activations
 
-  // What is multiplied, through products that nothing else reads.
+  // The factors, also those of products that nothing else reads.
   std::vector<std::string> factors(const OnnxNode& product, int levels = 2) const {
     std::vector<std::string> found;
     for (const std::string& input : product.inputs) {

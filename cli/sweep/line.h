@@ -28,7 +28,7 @@ bool send_answer(int socket, const Answer& answer);
 // Answers each number that comes, until the other end is gone. An exception of `work` is an answer.
 void serve(int socket, const std::function<std::string(int64_t)>& work);
 
-// What has come of a worker's answers so far.
+// A worker's answers, as far as they have come.
 class Answers {
  public:
   // Takes what is there, without waiting. False: the other end is gone, or sends an answer of more than

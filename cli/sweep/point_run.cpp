@@ -93,7 +93,7 @@ Prepared prepare(const SweepPoint& point, bool search) {
   return search ? prepare_search(point) : prepare_job(point);
 }
 
-// What was given, for points that have no resolved configuration.
+// The keys as given, for points that have no resolved configuration.
 std::map<std::string, std::string> given_labels(const SweepPoint& point) {
   std::map<std::string, std::string> all;
   for (const auto& [path, value] : point.given) all[path] = value.text;

@@ -20,8 +20,8 @@
 namespace boxcar::cli {
 
 struct Identity {
-  // Of the resolved configuration, the description of the cluster and its changes: 128 bits as hexadecimal
-  // digits. Of a point that is refused: of the keys as given.
+  // Digest of the resolved configuration, the description of the cluster and its changes, or, where a point
+  // is refused, of the keys as given: 128 bits as hexadecimal digits.
   std::string key;
   std::string refused;  // why the job's checks refuse it; empty: they do not
 };

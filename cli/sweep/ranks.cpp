@@ -147,7 +147,7 @@ int connect_to(const std::string& address, uint16_t port) {
   return -1;
 }
 
-// What rank 0 has written, once it is there.
+// The document that rank 0 has written, once it is there.
 json find_meeting(const std::string& runs, const Launch& launch) {
   const std::string path = meeting_path(runs);
   for (const auto end = std::chrono::steady_clock::now() + to_be_found;

@@ -37,7 +37,7 @@ class RunsWriter {
   RunsWriter(const RunsWriter&) = delete;
   RunsWriter& operator=(const RunsWriter&) = delete;
 
-  // Of all rows, those that were there before included.
+  // Keys of all rows, those that were there before included.
   const std::set<std::string>& keys() const;
   // In one transaction, on disk when it returns. A row whose key is there is left out. Waits while a reader
   // holds the file. Throws Error (fault): a full disk.

@@ -27,7 +27,7 @@ constexpr std::array allowed_functions{
     "nullif", "iif",    "typeof",    "json_extract", "->",    "->>",   "sign",    "floor",    "ceil",
     "sqrt",   "ln",     "log",       "log2",         "log10", "exp",   "pow",     "power"};
 
-// What a user's expression may do: read the columns of `runs` by functions of values.
+// Lets a user's expression read the columns of `runs` by functions of values, and nothing else.
 struct Permission {
   int selects = 0;
   std::string refused;  // why the statement was refused
@@ -169,7 +169,7 @@ std::vector<std::string> axes_of(const SqliteFile& file, const std::vector<std::
   return all;
 }
 
-// What was asked: axes, else keys in which rows differ.
+// Columns that were asked for: axes, else keys in which rows differ.
 std::vector<std::string> asked_in(const SqliteFile& file, const std::vector<std::string>& known) {
   std::vector<std::string> all = axes_of(file, known);
   if (!all.empty()) return all;

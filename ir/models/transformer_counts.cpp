@@ -6,7 +6,7 @@
 namespace boxcar::ir::models {
 namespace {
 
-// Of the products before and after attention: queries, keys and values, and the projection.
+// Weights of the products before and after attention: queries, keys and values, and the projection.
 int64_t attention_weights(const Transformer& c) {
   if (is_latent(c)) {
     const int64_t queries = c.heads * c.head_dim, values = c.heads * c.v_head_dim;
@@ -17,7 +17,7 @@ int64_t attention_weights(const Transformer& c) {
   return c.hidden * c.head_dim * (2 * c.heads + 2 * c.kv_heads);
 }
 
-// Of the two products of a feed-forward layer of this width.
+// Weights of the products of a feed-forward layer of this width.
 int64_t mlp_weights(const Transformer& c, int64_t ffn) {
   return (c.mlp == "swiglu" ? 3 : 2) * c.hidden * ffn;
 }

@@ -147,7 +147,7 @@ Attrs localize_backward(const Types& in, const Attrs& attrs, const sbp::Signatur
   return localize(backward_operands(in), attrs, s.inputs[1], s.inputs[2], parts, index);
 }
 
-// Of the whole sequence, of which a part has the queries or the keys.
+// Tokens of the whole sequence; queries or keys may be of a part of it.
 int64_t tokens_of(const Operands& x) { return std::max(x.q.shape[kSequence], x.k.shape[kSequence]); }
 
 // Two products of b h s t d multiply-adds, of the pairs that are seen; parts of a split sequence count as if

@@ -8,7 +8,8 @@
 
 namespace boxcar::ir {
 
-// Of a sequence of `tokens` in which each query sees the `window` keys up to its own; 0: all of them.
+// The share of pairs that are seen, in a sequence of `tokens` in which each query sees the `window` keys up
+// to its own; 0: all of them.
 inline double causal_share(int64_t window, int64_t tokens) {
   if (window == 0 || window >= tokens) return 0.5;
   const double share = static_cast<double>(window) / static_cast<double>(tokens);

@@ -39,7 +39,7 @@ struct StateTime {
 
 struct StageCost {
   double forward = 0, backward = 0;  // s, of a micro-batch, with the collectives inside the stage
-  // Of `backward`, the second part where backward passes are split: gradients of parameters alone.
+  // The second part of `backward` where backward passes are split: gradients of parameters alone.
   double weight = 0;
   // Growth of these per added multiple of the stage's kernel time; 0 where no device is slow.
   double forward_kernels = 0, backward_kernels = 0, weight_kernels = 0;

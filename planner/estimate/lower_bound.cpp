@@ -22,7 +22,7 @@ double shares(const std::vector<double>& slowness, double times) {
   return sum;
 }
 
-// What counts of a stage's cost, in s of a micro-batch.
+// The part of a stage's cost that counts, in s of a micro-batch.
 struct Counting {
   Counted counted;
   bool waits() const { return counted == Counted::waits; }

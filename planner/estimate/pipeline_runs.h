@@ -21,15 +21,15 @@ struct RunTimes {
   double forward = 0, backward = 0;
   double weight = 0;  // of the second part of the backward pass, where that is split
   double send = 0;    // what it made, to the next (virtual) stage; as long for the gradient on its way back
-  // Of `backward`: what needs no gradient of the next stage, at its begin (the last layer's recomputation);
-  // and what is left when the gradient is made that the stage before waits for.
+  // The part of `backward`, at its begin, that needs no gradient of the next stage (the last layer's
+  // recomputation); and the part that is left when the gradient is made that the stage before waits for.
   double before_gradient = 0, behind_gradient = 0;
 };
 
 // By (virtual) stage in the model's order. Of many micro-batches, those of some groups are followed, and each
 // group behind them takes as long as the last of these. Ends are by stage, in s from the step's begin.
 std::vector<double> runs_ends(const planner::Pipeline& pipeline, const std::vector<RunTimes>& times);
-// Of the last of them.
+// The latest of these ends.
 double runs_seconds(const planner::Pipeline& pipeline, const std::vector<RunTimes>& times);
 
 }  // namespace boxcar::search

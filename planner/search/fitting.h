@@ -1,4 +1,4 @@
-// What would make a job fit in memory that does not: the changes that a search proposes where nothing fits
+// Ways to make a job fit in memory that does not: the changes that a search proposes where nothing fits
 // (changes.h), with every key given, each checked by its plan.
 //
 //   for (const Alternative& way : ways_to_fit(job, described, sim::act_seconds))

@@ -24,7 +24,7 @@ struct StageExplanation {
   LayoutShares parameters, activations;
 };
 
-// Of one device in a step: layers are taken together, and buckets of gradients that are alike
+// Communication of one device in a step: layers are taken together, and buckets of gradients that are alike
 // ("reduce_scatter.*").
 struct Communication {
   std::string name, stage, over, why;

@@ -25,7 +25,7 @@ struct StageReport {
   double busy_seconds = 0, bubble_fraction = 0, exposed_comm_seconds = 0;
   int64_t held_bytes = 0;  // most bytes that registers held at once when it was simulated
   int64_t kept_bytes = 0;  // the most activations that forward passes leave to backward passes
-  // Of its slowest device, where stragglers make devices differ: what binds the step.
+  // Times of its slowest device, which bind the step where stragglers make devices differ.
   double most_busy_seconds = 0, most_busy_exposed_seconds = 0;
 };
 

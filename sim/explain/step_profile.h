@@ -44,10 +44,10 @@ struct StepProfile {
   double idle = 0;                                // neither kernels nor those; copies do not count
 };
 
-// Of what lies between `begin` and `end`, which are `steps` steps. REQUIRES begin < end, steps > 0.
+// The profile of the time between `begin` and `end`, which is `steps` steps. REQUIRES begin < end, steps > 0.
 StepProfile profile_of(const std::vector<Span>& spans, double begin, double end, int steps);
 
-// Of the last step of a simulation with a timeline, on the devices of a class.
+// The same of the last step of a simulation with a timeline, on the devices of a class.
 StepProfile profile_of(const ir::Plan& plan, const sim::Result& result, size_t cls);
 
 // The class of an actor's acts; nothing for those that take no time of a device.

@@ -13,7 +13,7 @@
 
 namespace boxcar::sim {
 
-// Of x w = y: the product itself, dy w^T, and x^T dy. Told apart by the op's name and `transpose_b`.
+// The products of x w = y: itself, dy w^T, and x^T dy. The op's name and `transpose_b` tell them apart.
 enum class ProductRole : uint8_t { forward, input_grad, weight_grad };
 ProductRole role_of(const ir::OpDef& def, const ir::Attrs& attrs);
 

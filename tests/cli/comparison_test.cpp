@@ -208,7 +208,7 @@ TEST_F(Comparison, WhyNotRecomputesAsFewLayersAsFit) {
   EXPECT_TRUE(more.contains("chosen")) << more;
   EXPECT_THAT(run_program({"explain", a_.path(), "--why-not", "--pp 4"}).out,
               HasSubstr("\n  with      " + chosen + ", the fewest recomputed layers that fit\n"));
-  // What is asked for is not chosen; and nothing that fits is said to recompute all.
+  // Recomputation that is asked for is not chosen; and nothing that fits is said to recompute all.
   EXPECT_FALSE(placed("--pp 4 --recompute-layers 1").contains("chosen"));
   const json none = placed("--seq 16384");
   EXPECT_FALSE(none["fits"]);

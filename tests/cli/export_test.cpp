@@ -99,7 +99,7 @@ TEST(ExportTables, NamesHaveTheSourcesThatTheCodeGives) {
   }
 }
 
-// What docs/export.md says of a key.
+// The cell of a key in docs/export.md.
 std::string cell(const Framework& framework, const std::string& path) {
   const Row* row = row_of(framework, path);
   if (row->names.empty()) return "no: " + row->limits;

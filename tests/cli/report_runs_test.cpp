@@ -121,7 +121,7 @@ TEST_F(ReportRuns, RefusesWhatHasNoEffect) {
   tests::expect_refused({"report"}, cases);
 }
 
-// What a server on this machine answers.
+// The answer of a server on this machine.
 std::string answer(int port, const std::string& request) {
   const int line = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in to{};

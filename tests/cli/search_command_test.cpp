@@ -123,7 +123,7 @@ TEST(SearchCommand, RefusesTypesThatTheDeviceHasNoRateFor) {
   EXPECT_EQ(search({"--cluster=dgx-1-v100-32g", "--preset=modern"}).exit_code, 2);
 }
 
-// What a framework runs binds the search; keys that are given have to agree.
+// A framework's limits bind the search; keys that are given have to agree.
 TEST(SearchCommand, StaysWithinWhatAFrameworkRuns) {
   const json doc = json::parse(search({"--max-stack=megatron", "--gpus=8", "--layers=4"}).out);
   for (const json& c : doc["candidates"]) {

@@ -154,7 +154,7 @@ TEST_F(GpuFaults, MoreQueuesThanCanBeUnderWay) {
                 mend);
 }
 
-// What the user has set stays.
+// Variables that the user has set stay.
 TEST(CudaEnvironment, IsSetBeforeAnythingReadsIt) {
   const char* const names[] = {"CUDA_MODULE_LOADING", "CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_RUNTIME_CONNECT"};
   for (const char* name : names) unsetenv(name);

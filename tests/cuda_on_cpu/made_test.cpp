@@ -1,4 +1,4 @@
-// What `boxcar train` says of kernels: which way each op goes, and where a faster one is not taken, why.
+// Kernels as `boxcar train` tells of them: which way each op goes, and where a faster one is not taken, why.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -149,7 +149,7 @@ TEST_F(StandIn, AFirstLaunchWaitsUntilTheGpuIsIdle) {
   }
 }
 
-// Of a library all that it has, of a kernel one.
+// A library waits for all of them, a kernel for one.
 TEST_F(StandIn, AnActWaitsForMultiprocessors) {
   const cuda_on_cpu::Pretending back;
   cuda_on_cpu::pretend({.driver = 13000, .lazy = false, .multiprocessors = 4});

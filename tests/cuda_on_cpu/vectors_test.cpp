@@ -1,5 +1,5 @@
-// What kernels on vectors rest on: divisions by multiplication; tables' gradients with more indices of a row
-// than a block sorts; communication's streams.
+// Kernels on vectors, and what they rest on: divisions by multiplication; tables' gradients with more indices
+// of a row than a block sorts; communication's streams.
 #include <gtest/gtest.h>
 
 #include <random>

@@ -78,7 +78,7 @@ std::string error_of(const OnnxModel& onnx, const ImportOptions& options) {
 HostTensor x24(const Numbers& numbers) { return {{{2, 4}, DType::float32}, numbers}; }
 const HostTensor counted = x24({1, 2, 3, 4, 5, 6, 7, 8});
 
-// What x.chunk(2, dim=-1) is exported as: the last extent, halved.
+// x.chunk(2, dim=-1) is exported so: the last extent, halved.
 TEST(ImportOperators, CountKnownIndicesFromTheEnd) {
   const auto onnx =
       model({node("Shape", {"x"}, "shape"), node("Gather", {"shape", "last"}, "width"),

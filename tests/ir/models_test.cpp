@@ -98,7 +98,7 @@ TEST(Models, ParametersOfGptOss) {
   EXPECT_EQ(oss(36, 128) + 36 * (128 + 64), 116829156672);
 }
 
-// Of 8 tokens each sees 3: 1 + 2 + 6 x 3 = 21 pairs, counted as 3 x 8 - 3 x 3 / 2 = 19.5 of 64.
+// Each of 8 tokens sees 3: 1 + 2 + 6 x 3 = 21 pairs, counted as 3 x 8 - 3 x 3 / 2 = 19.5 of 64.
 TEST(Models, WindowsLeaveLessWork) {
   const auto attention_flops = [](const Transformer& config) {
     double flops = 0;

@@ -52,7 +52,7 @@ std::vector<PipelineSchedule> all_schedules() {
   return all;
 }
 
-// Of four stages: all runs of a micro-batch in their order, and as many in flight as the formula says.
+// On four stages all runs of a micro-batch are in their order, and as many in flight as the formula says.
 TEST(Schedule, RunsEveryMicroBatchInOrderWithAsManyInFlightAsItsFormula) {
   for (const PipelineSchedule& schedule : all_schedules())
     for (const int micro_batches : {1, 3, 8, 20})

@@ -22,7 +22,7 @@ TEST(PipelineRuns, WaitForWhatTheyRead) {
   EXPECT_EQ(runs_seconds({Schedule::gpipe, 2, 1, 2}, equal(2, {1, 2})), 9);
   // A transfer of 1 s before F.0 of stage 1 and before B.0 of stage 0, each once in the way.
   EXPECT_EQ(runs_seconds({plain, 2, 1, 1}, equal(2, {1, 2, 0, 1})), 8);
-  // Of two transfers into a stage the second begins when the first has ended.
+  // The second of two transfers into a stage begins when the first has ended.
   EXPECT_EQ(runs_seconds({Schedule::gpipe, 2, 1, 2}, {{0, 0, 0, 5}, {1, 1}}), 5 + 5 + 1 + 1 + 5 + 5);
 }
 

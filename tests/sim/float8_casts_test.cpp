@@ -168,7 +168,8 @@ TEST(Float8Operands, AreAsThePlanMakesThem) {
   EXPECT_EQ(of()[1].serves, 1);
 }
 
-// What is gathered for products of 8 bits alone has half the bytes; not what another kernel reads too.
+// A tensor that is gathered for products of 8 bits alone has half the bytes; not one that another kernel
+// reads too.
 TEST(Float8Operands, TravelIn8Bits) {
   backends::Cluster cluster = backends::load_cluster("dgx-h100", 2);
   ir::Plan plan = gathered_product();

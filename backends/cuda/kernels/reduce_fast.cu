@@ -183,8 +183,8 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-// Of partial [outer, stretch, column]: a block to 8 results, in which each thread combines every so many-th
-// stretch.
+// Combines partial [outer, stretch, column]: a block to 8 results, in which each thread takes every so
+// many-th stretch.
 __global__ void __launch_bounds__(threads)
     reduce_stretches(const __grid_constant__ Reduce r, const float* partial, int stretches, Divisor columns,
                      unsigned results) {

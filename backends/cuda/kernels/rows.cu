@@ -84,7 +84,7 @@ __global__ void column_sums(const __grid_constant__ NormGrad n, int64_t stretch,
   mine[0] = gamma;
   mine[n.width] = beta;
 }
-// Of partial [stretch, gamma or beta, column]: a block to 8 columns, in which each thread adds every so
+// Adds up partial [stretch, gamma or beta, column]: a block to 8 columns, in which each thread adds every so
 // many-th stretch; blockIdx.y 1: beta.
 template <class A>
 __global__ void columns_of_stretches(const __grid_constant__ NormGrad n, const A* partial, int stretches) {
