@@ -257,7 +257,7 @@ void QueueThread::execute(Work& work, const backends::Moment& moment) {
     }
     case Does::load:
     case Does::constant:
-      bring(work, moment, index);
+      load_from_host(work, moment, index);
       break;
     case Does::prepare:
       if (!recording()) state_.hooks.prepare(device, *work.actor, moment);
@@ -315,7 +315,7 @@ void QueueThread::time_acts() {
 }
 
 // Loads for an act: from the hooks, or from where a recording's step will have the bytes.
-void QueueThread::bring(Work& work, const backends::Moment& moment, int64_t index) {
+void QueueThread::load_from_host(Work& work, const backends::Moment& moment, int64_t index) {
   const int64_t bytes = work.outputs[0].bytes;
   if (work.keeps || bytes == 0) return;
   const backends::Block whole{1, bytes, bytes, bytes};

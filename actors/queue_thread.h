@@ -67,7 +67,7 @@ class QueueThread {
   // recording's memory, watched bytes go there.
   // Takes the messages left of the last run, of one step. Registers that no other step reads begin at their
   // first slot again.
-  void settle();
+  void take_messages_left();
   // Moves on by a step that a recording makes.
   void advance();
   // stage() fills a recording's loads for a step; report() tells the hooks its watched bytes.
@@ -172,7 +172,7 @@ class QueueThread {
   void act(int actor);
   void execute(Work& work, const backends::Moment& moment);
   backends::Moment moment(const Work& work, int64_t step, int64_t act) const;
-  static bool brings(const Work& work);
+  static bool loads_from_host(const Work& work);
   int64_t most_marks() const;
   int64_t staged_size(const Work& work) const;
   // Host memory of act `act` of a recording's step.
@@ -185,7 +185,7 @@ class QueueThread {
   // passed, or at once where the queue has finished.
   void watch(Work& work, const backends::Moment& moment, int64_t act);
   void tell(Work& work, bool finished);
-  void bring(Work& work, const backends::Moment& moment, int64_t index);
+  void load_from_host(Work& work, const backends::Moment& moment, int64_t index);
   void fill(const Work& work, const backends::Moment& moment, std::span<std::byte> bytes) const;
   void wait_for_marks(const Work& work);
   void set_marks(const Work& work);

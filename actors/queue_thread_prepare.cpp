@@ -124,7 +124,7 @@ QueueThread::Work QueueThread::learn(int index, std::vector<InSpec>& ins, std::v
   if (work.does == Does::constant)
     scratch = std::max(scratch, aligned(8 * reg(work.outputs[0].reg).type.elements()) * 2);
   const auto host = [this](int64_t bytes) { return std::exchange(ring_bytes_, ring_bytes_ + bytes); };
-  if (brings(work)) work.loads = host(2 * aligned(work.outputs[0].bytes));
+  if (loads_from_host(work)) work.loads = host(2 * aligned(work.outputs[0].bytes));
   if (work.watched >= 0)  // two steps'
     work.ring = host(2 * work.acts_per_step * aligned(reg(at(work.out_regs, work.watched)).type.bytes()));
   if (state_.options.graphs && staged_size(work) > 0) {
@@ -136,14 +136,14 @@ QueueThread::Work QueueThread::learn(int index, std::vector<InSpec>& ins, std::v
   return work;
 }
 
-// Whether its acts bring something from the host.
-bool QueueThread::brings(const Work& work) {
+// Whether its acts load something from the host.
+bool QueueThread::loads_from_host(const Work& work) {
   return (work.does == Does::load || work.does == Does::constant) && !work.keeps;
 }
 
 // Bytes of one act.
 int64_t QueueThread::staged_size(const Work& work) const {
-  if (brings(work)) return aligned(work.outputs[0].bytes);
+  if (loads_from_host(work)) return aligned(work.outputs[0].bytes);
   return work.watched >= 0 ? aligned(reg(at(work.out_regs, work.watched)).type.bytes()) : 0;
 }
 
@@ -338,7 +338,7 @@ int64_t QueueThread::most_marks() const {
       if (work.in_marks[i].slots) marks += std::ssize(*work.in_marks[i].slots);
     for (const Work::Marked& out : work.out_marks)
       if (out.slots) marks += std::ssize(*out.slots);
-    if (brings(work)) marks += std::ssize(work.loaded);
+    if (loads_from_host(work)) marks += std::ssize(work.loaded);
     if (work.watched >= 0) marks += 2 * work.acts_per_step;
   }
   return marks;

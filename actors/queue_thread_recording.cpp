@@ -31,7 +31,7 @@ void QueueThread::check_recording() const {
   }
 }
 
-void QueueThread::settle() {
+void QueueThread::take_messages_left() {
   while (take()) {
   }
   rewind();

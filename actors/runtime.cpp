@@ -330,7 +330,7 @@ struct Runtime::Impl {
 
   // Marks of one step mean nothing to the acts of another: they are in order as wholes.
   void between_steps() {
-    for (const auto& thread : threads) thread->settle();
+    for (const auto& thread : threads) thread->take_messages_left();
     for (auto& device : state.marks)
       for (auto& slots : device)
         for (SlotMarks& slot : slots) {

@@ -69,12 +69,12 @@ bool is_bound_by_compute(const ir::OpDef& def) {
 
 }  // namespace
 
-Costing::Costing(const ir::Plan& plan, const backends::Cluster& cluster)
+ActCosts::ActCosts(const ir::Plan& plan, const backends::Cluster& cluster)
     : plan_(plan),
       cluster_(cluster),
       straggler_factor_(1 + cluster.device->speed_spread * slowest_of(std::max(1, plan.devices))) {}
 
-std::vector<ActCost> Costing::act_costs(int program_index, int device) {
+std::vector<ActCost> ActCosts::of(int program_index, int device) {
   const ir::Program& program = at(plan_.programs, program_index);
   const std::vector<Fixed>& known = fixed(program_index);
   double slow = slowdown_of(cluster_, device);
@@ -92,7 +92,7 @@ std::vector<ActCost> Costing::act_costs(int program_index, int device) {
   return costs;
 }
 
-const std::vector<Costing::Fixed>& Costing::fixed(int program_index) {
+const std::vector<ActCosts::Fixed>& ActCosts::fixed(int program_index) {
   auto [known, made] = fixed_.try_emplace(program_index);
   if (!made) return known->second;
   const ir::Program& program = at(plan_.programs, program_index);
@@ -116,7 +116,7 @@ const std::vector<Costing::Fixed>& Costing::fixed(int program_index) {
   return known->second;
 }
 
-void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
+void ActCosts::wait_for_host(int program_index, std::vector<Fixed>& known) {
   if (cluster_.node.host_per_op <= 0) return;
   const ir::Program& program = at(plan_.programs, program_index);
   const std::vector<double> by = advances(program_index, known);
@@ -137,7 +137,7 @@ void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
 // By how much each act makes the device's own time for its phase longer, where nothing outside of it is
 // waited for: acts in the order of their queues, each after what it reads of the phase. A collective that no
 // act of its phase reads, as reductions of gradients, makes nothing wait.
-std::vector<double> Costing::advances(int program_index, const std::vector<Fixed>& known) {
+std::vector<double> ActCosts::advances(int program_index, const std::vector<Fixed>& known) {
   const ir::Program& program = at(plan_.programs, program_index);
   int device = 0;  // the first that runs the program stands for all
   for (auto cls = plan_.classes.rbegin(); cls != plan_.classes.rend(); ++cls)
@@ -165,7 +165,7 @@ std::vector<double> Costing::advances(int program_index, const std::vector<Fixed
   return by;
 }
 
-double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor, const RunAct& run) const {
+double ActCosts::fixed_seconds(const ir::Program& program, const ir::Actor& actor, const RunAct& run) const {
   if (actor.attrs.contains("seconds")) return ir::attr_float(actor.attrs, "seconds");
   if (actor.kind == ir::ActorKind::copy)
     return std::max(copy_seconds(program, actor, cluster_),
@@ -180,7 +180,7 @@ double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor
   return run.shares_launch ? std::max(0.0, seconds - launch) : seconds;
 }
 
-const AttentionRings& Costing::rings(int program_index) {
+const AttentionRings& ActCosts::rings(int program_index) {
   auto [known, made] = rings_.try_emplace(program_index);
   const ir::Program& program = at(plan_.programs, program_index);
   if (made && cluster_.framework->ring_attention) known->second = attention_rings(program);
@@ -188,7 +188,7 @@ const AttentionRings& Costing::rings(int program_index) {
   return known->second;
 }
 
-PartSeconds Costing::ring_seconds(const ir::Program& program, const AttentionRing& ring) const {
+PartSeconds ActCosts::ring_seconds(const ir::Program& program, const AttentionRing& ring) const {
   const ir::Actor& attention = program.actors[ring.attention];
   const auto ranks = static_cast<int>(at(plan_.comms, ring.comm).groups.at(0).size());
   const PartSeconds parts = part_seconds(cluster_.device, attention, ranks, input_types(program, attention),
@@ -197,7 +197,7 @@ PartSeconds Costing::ring_seconds(const ir::Program& program, const AttentionRin
 }
 
 // How much of a collective is waited for: all of it, but for a ring's.
-CommTime Costing::shown(int program_index, size_t a, const Span& span, const std::vector<Fixed>& known) {
+CommTime ActCosts::shown(int program_index, size_t a, const Span& span, const std::vector<Fixed>& known) {
   const ir::Program& program = at(plan_.programs, program_index);
   CommTime time = collective(known[a].run, span);
   time.latency += known[a].run.more_latency;
@@ -212,14 +212,14 @@ CommTime Costing::shown(int program_index, size_t a, const Span& span, const std
   return time;
 }
 
-const Span& Costing::span(std::map<int, Span>& spans, int comm, int device) const {
+const Span& ActCosts::span(std::map<int, Span>& spans, int comm, int device) const {
   auto [span, made] = spans.try_emplace(comm);
   if (made) span->second = span_of(cluster_, group_of(at(plan_.comms, comm), device));
   return span->second;
 }
 
 // Where tensors go apart, each waits for its own latency, and its pieces are copied rank by rank.
-const CommTime& Costing::collective(const RunAct& run, const Span& span) {
+const CommTime& ActCosts::collective(const RunAct& run, const Span& span) {
   auto [time, made] =
       collectives_.try_emplace({static_cast<int>(run.collective), run.bytes, span, run.apart, run.times});
   if (!made) return time->second;
@@ -231,7 +231,7 @@ const CommTime& Costing::collective(const RunAct& run, const Span& span) {
   return time->second;
 }
 
-CommTime Costing::pull(const ir::Actor& actor, int device) const {
+CommTime ActCosts::pull(const ir::Actor& actor, int device) const {
   for (const ir::Input& input : actor.inputs) {
     if (input.peers < 0) continue;
     int from = at(at(plan_.peers, input.peers).source, device);
@@ -255,7 +255,7 @@ bool is_communication(const ir::Actor& actor) {
 std::vector<double> act_seconds(const ir::Plan& plan, const backends::Cluster& cluster, int cls) {
   const ir::RankClass& members = at(plan.classes, cls);
   std::vector<double> seconds;
-  for (const ActCost& cost : Costing(plan, cluster).act_costs(members.program, members.devices.front()))
+  for (const ActCost& cost : ActCosts(plan, cluster).of(members.program, members.devices.front()))
     seconds.push_back(cost.total());
   return seconds;
 }

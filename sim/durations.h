@@ -23,12 +23,12 @@ struct ActCost {
 // Computes costs and caches what devices share: kernels by program, groups by comm, collectives by span. An
 // attribute "seconds" (a double) fixes the duration of an act; kernels take kernel_seconds times the device's
 // slowdown.
-class Costing {
+class ActCosts {
  public:
-  Costing(const ir::Plan& plan, const backends::Cluster& cluster);
+  ActCosts(const ir::Plan& plan, const backends::Cluster& cluster);
 
   // Costs by actor of the program for `device`, of a class that runs it.
-  std::vector<ActCost> act_costs(int program, int device);
+  std::vector<ActCost> of(int program, int device);
 
  private:
   struct Fixed {

@@ -139,7 +139,7 @@ void Machine::finish_member(int item) {
   meter_.act(actor, static_cast<int>(step), start, now_);
   end_act(actor, act, start, now_);
   if (!at(wiring_.queues, queue_index).ordered && table_.ready(actor)) offer(actor);
-  if (wired.queue == at(wiring_.units, unit).compute_queue) meter_.settle(unit, now_);
+  if (wired.queue == at(wiring_.units, unit).compute_queue) meter_.apply_changes(unit, now_);
   count_step(step, 1);
 }
 

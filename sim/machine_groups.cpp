@@ -65,7 +65,7 @@ void Machine::finish_group(int queue_index) {
       account_end(actor, act, at(times_, m + 1));
     }
   }
-  meter_.settle(unit, now_);
+  meter_.apply_changes(unit, now_);
   count_step(step, group.size);
 }
 
@@ -89,7 +89,7 @@ void Machine::account_unfinished() {
     if (at(queues_, q).group >= 0) account_unfinished(q);
   }
   for (int unit = 0; unit < static_cast<int>(wiring_.units.size()); ++unit) {
-    meter_.settle(unit, std::max<Ticks>(now_, 1));
+    meter_.apply_changes(unit, std::max<Ticks>(now_, 1));
   }
 }
 

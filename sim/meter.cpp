@@ -44,14 +44,14 @@ void Meter::change(int unit, int64_t bytes, Ticks when) {
   }
 }
 
-void Meter::settle(int unit, Ticks before) {
+void Meter::apply_changes(int unit, Ticks before) {
   Held& held = at(held_, unit);
-  size_t settled = 0;
-  for (; settled < held.pending.size() && held.pending[settled].when < before; ++settled) {
-    held.level += held.pending[settled].bytes;
+  size_t applied = 0;
+  for (; applied < held.pending.size() && held.pending[applied].when < before; ++applied) {
+    held.level += held.pending[applied].bytes;
     held.peak = std::max(held.peak, held.level);
   }
-  held.pending.erase(held.pending.begin(), held.pending.begin() + static_cast<std::ptrdiff_t>(settled));
+  held.pending.erase(held.pending.begin(), held.pending.begin() + static_cast<std::ptrdiff_t>(applied));
 }
 
 int64_t Meter::level(int unit) const {

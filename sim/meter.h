@@ -27,13 +27,13 @@ class Meter {
   // The compute queue of `unit` waited `wait` for a transfer before an act of `step`.
   void exposed(int unit, int step, Ticks wait) { of(unit, step).exposed += wait; }
 
-  // Bytes of slots taken (positive) or given back at `when`, not before the settled time. The level after all
-  // changes of an instant counts.
+  // Bytes of slots taken (positive) or given back at `when`, not before the time up to which changes are
+  // applied. The level after all changes of an instant counts.
   void change(int unit, int64_t bytes, Ticks when);
-  // No change before `before` will come any more.
-  void settle(int unit, Ticks before);
+  // Those before `before`, as none before it will come any more.
+  void apply_changes(int unit, Ticks before);
   int64_t level(int unit) const;  // now
-  int64_t peak(int unit) const;   // up to the settled time
+  int64_t peak(int unit) const;   // of applied changes
 
   const StepMeter& step(int unit, int step) { return of(unit, step); }
 
@@ -48,7 +48,7 @@ class Meter {
     int64_t bytes = 0;
   };
   struct Held {
-    int64_t level = 0, peak = 0;  // settled
+    int64_t level = 0, peak = 0;  // of applied changes
     std::vector<Change> pending;  // in order of time
   };
   StepMeter& of(int unit, int step);

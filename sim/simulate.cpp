@@ -157,10 +157,10 @@ Result simulate(const ir::Plan& plan, const backends::Cluster& cluster, const Op
   Platform platform(cluster);
   const bool cores = cluster.node.cores > 0;  // every act waits for its share of them by itself
   ir::Plan folded = options.fold && !options.every_flow && !cores ? refine(plan, cluster) : unfold(plan);
-  Costing costing(folded, cluster);
+  ActCosts act_costs(folded, cluster);
   std::vector<std::vector<ActCost>> costs;
   for (const ir::RankClass& cls : folded.classes)
-    costs.push_back(costing.act_costs(cls.program, cls.devices.front()));
+    costs.push_back(act_costs.of(cls.program, cls.devices.front()));
   std::vector<Merging> mergings = options.merge && !cores ? merge(folded) : no_merging(folded);
   const bool gradients_stay = cluster.framework->allocator && cluster.framework->allocator->gradients_stay;
   Wiring wiring = wire(folded, platform, costs, mergings, options.every_flow, gradients_stay);

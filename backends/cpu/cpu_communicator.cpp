@@ -158,7 +158,7 @@ void CpuCommunicator::act(const char* what, const std::function<void()>& body) {
   try {
     const Waiting::Act act(name);
     body();
-    settle();
+    wait_until_read();
   } catch (const Error& error) {
     const Error named = Error::fault(name, error.what());
     const std::string outer = Waiting::here();
@@ -218,7 +218,7 @@ Slice CpuCommunicator::receive(size_t rank, int64_t turn, Bytes& keep) {
   return from.seat->slice(turn, rank_);
 }
 
-void CpuCommunicator::settle() {
+void CpuCommunicator::wait_until_read() {
   for (size_t r = 0; r < members_.size(); ++r) {
     if (members_[r].seat) members_[r].seat->wait_done(members_[r].given, waits_, [&] { return whom(r); });
   }

@@ -66,9 +66,9 @@ class CpuCommunicator : public Communicator {
   // A collective: its name for messages, and what it does.
   void act(const char* what, const std::function<void()>& body);
   // Gives give[r] to rank r and takes `expected[r]` bytes from it. Members of this process may still read
-  // given slices until settle() returns. At most two exchanges stand between two settle().
+  // given slices until wait_until_read() returns. At most two exchanges stand between two wait_until_read().
   void exchange(std::span<const Slice> give, std::span<const int64_t> expected, const Take& take);
-  void settle();
+  void wait_until_read();
   void send(std::span<const Slice> give);
   Slice receive(size_t rank, int64_t turn, Bytes& keep);
   std::string whom(size_t rank) const;

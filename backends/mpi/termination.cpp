@@ -15,7 +15,7 @@ namespace {
 
 // mpirun sends SIGTERM at once when a process dies, and SIGKILL a second later. In between the other threads
 // come to wait for the dead one, which is worth saying.
-constexpr std::chrono::milliseconds settle{400};
+constexpr std::chrono::milliseconds until_others_wait{400};
 
 }  // namespace
 
@@ -36,7 +36,7 @@ void Termination::watch() {
   const timespec moment{0, 100'000'000};
   while (!stopping_) {
     if (sigtimedwait(&signals_, nullptr, &moment) != SIGTERM) continue;
-    std::this_thread::sleep_for(settle);
+    std::this_thread::sleep_for(until_others_wait);
     if (const std::string words = words_(); !words.empty()) fmt::print(stderr, "{}\n", words);
     std::fflush(stderr);
     std::_Exit(static_cast<int>(Exit::fault));

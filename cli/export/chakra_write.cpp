@@ -88,7 +88,7 @@ class Rounding {
 class ChakraWriter {
  public:
   ChakraWriter(const ir::Plan& plan, const backends::Cluster& cluster)
-      : plan_(plan), steps_(plan), groups_(plan), costing_(plan, cluster), work_(plan.programs.size()) {
+      : plan_(plan), steps_(plan), groups_(plan), act_costs_(plan, cluster), work_(plan.programs.size()) {
     for (size_t p = 0; p < plan.programs.size(); ++p) {
       const ir::Program& program = plan.programs[p];
       for (const ir::Actor& actor : program.actors) work_[p].push_back(work_of(program, actor));
@@ -110,7 +110,7 @@ class ChakraWriter {
     set_string(metadata, "plan", plan_.name);
     set_string(metadata, "program", program.name);
     write_message(metadata, out);
-    const std::vector<sim::ActCost> costs = costing_.act_costs(program_index, device);
+    const std::vector<sim::ActCost> costs = act_costs_.of(program_index, device);
     Rounding rounding(program.queues.size());
     const std::vector<StepNode> nodes = steps_.of(device);
     for (size_t n = 0; n < nodes.size(); ++n) {
@@ -209,7 +209,7 @@ class ChakraWriter {
   const ir::Plan& plan_;
   const DeviceSteps steps_;
   const ChakraGroups groups_;
-  sim::Costing costing_;
+  sim::ActCosts act_costs_;
   std::vector<std::vector<ir::Work>> work_;                   // by program and actor
   std::vector<std::vector<std::vector<int>>> micro_batches_;  // by program, phase and act
 };

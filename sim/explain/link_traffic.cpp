@@ -63,7 +63,7 @@ std::vector<LinkTraffic> link_traffic(const ir::Plan& plan, const backends::Clus
                                       const sim::StepTimeline& timeline) {
   std::vector<LinkTraffic> all;
   std::vector<char> seen(plan.programs.size(), 0);
-  sim::Costing costing(plan, cluster);
+  sim::ActCosts act_costs(plan, cluster);
   for (const ir::RankClass& cls : plan.classes) {
     if (std::exchange(at(seen, cls.program), 1)) continue;
     const ir::Program& program = at(plan.programs, cls.program);
@@ -74,7 +74,7 @@ std::vector<LinkTraffic> link_traffic(const ir::Plan& plan, const backends::Clus
         simulated = &timeline.classes()[c];
     std::vector<int64_t> runs(program.phases.size());
     for (const ir::PhaseRun& run : program.schedule) ++at(runs, run.phase);
-    const std::vector<sim::ActCost> costs = costing.act_costs(cls.program, device);
+    const std::vector<sim::ActCost> costs = act_costs.of(cls.program, device);
     std::map<std::tuple<Reach, std::string, std::string>, LinkTraffic> rows;
     for (size_t a = 0; a < program.actors.size(); ++a) {
       const ir::Actor& actor = program.actors[a];

@@ -114,11 +114,11 @@ std::vector<Communication> traffic(const ir::Plan& plan, const ir::RankClass& cl
 // Each by the stage that it costs most.
 std::vector<Communication> communications(const ir::Plan& plan, const backends::Cluster& cluster) {
   std::map<std::pair<std::string, std::string>, Communication> all;
-  sim::Costing costing(plan, cluster);
+  sim::ActCosts act_costs(plan, cluster);
   std::vector<char> seen(plan.programs.size(), 0);
   for (const ir::RankClass& cls : plan.classes) {
     if (std::exchange(at(seen, cls.program), 1)) continue;
-    for (Communication& row : traffic(plan, cls, costing.act_costs(cls.program, cls.devices.front()))) {
+    for (Communication& row : traffic(plan, cls, act_costs.of(cls.program, cls.devices.front()))) {
       Communication& most = all[{row.name, row.why}];
       if (row.seconds > most.seconds) most = std::move(row);
     }

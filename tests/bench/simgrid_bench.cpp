@@ -58,10 +58,10 @@ class Bare {
  public:
   // `plan` is unfolded: class c is device c.
   Bare(const ir::Plan& plan, const backends::Cluster& cluster) : plan_(plan) {
-    sim::Costing costing(plan, cluster);
+    sim::ActCosts act_costs(plan, cluster);
     for (const ir::RankClass& cls : plan.classes) {
       const int device = cls.devices.front();
-      std::vector<sim::ActCost> costs = costing.act_costs(cls.program, device);
+      std::vector<sim::ActCost> costs = act_costs.of(cls.program, device);
       acts_.emplace_back(costs.size());
       for (size_t a = 0; a < costs.size(); ++a) acts_.back()[a].seconds = costs[a].total();
     }
