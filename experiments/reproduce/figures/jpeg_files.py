@@ -9,7 +9,7 @@ from ..figure import Figure, Result, Row
 from ..program import ask
 
 IMAGES, CLASSES, BATCH, STEPS, WARM = 256, 8, 32, 24, 8
-NET = ("--model=resnet50", "--image=64", "--channels=8", f"--classes={CLASSES}", "--optimizer=momentum", f"--micro-batch={BATCH}",
+NET = ("--model=resnet50", "--image=64", "--channels=16", f"--classes={CLASSES}", "--optimizer=momentum", f"--micro-batch={BATCH}",
        f"--global-batch={BATCH}", f"--steps={STEPS}", "--json")
 SIZES = ((500, 375), (375, 500), (500, 333))  # as most images of ImageNet
 
@@ -55,7 +55,7 @@ def figure9_jpeg(folder):
             rows.append(Row(name, "images/s", None, None, "Pillow is not installed (Debian: python3-pil)"))
 
     def picture(sheet):
-        axis = draw.panels(sheet, ["ResNet-50 of an eighth of the channels, 64 x 64, on this machine"], 1, 6)[0]
+        axis = draw.panels(sheet, ["ResNet-50 of a quarter of the channels, 64 x 64, on this machine"], 1, 6)[0]
         known = [row for row in rows if row.ours is not None]
         for i, row in enumerate(known):
             colour, hatch, _ = draw.look(i)
