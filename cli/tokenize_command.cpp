@@ -89,7 +89,7 @@ void add_tokenize_command(CLI::App& app, Extent extent) {
       ->type_name("TEXT");
   command
       ->add_option("--tokenizer", arguments->tokenizer,
-                   "tokenizer.json of Hugging Face (GPT-2, Qwen); vocab.json or encoder.json with its merges "
+                   "tokenizer.json of Hugging Face (GPT-2); vocab.json or encoder.json with its merges "
                    "beside it; a .model of SentencePiece (Llama 2, T5)")
       ->required()
       ->type_name("FILE");
