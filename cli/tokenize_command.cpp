@@ -46,10 +46,9 @@ void tokenize(const TokenizeArguments& arguments, Extent extent) {
   if (!arguments.output.ends_with(".bin"))
     throw Error::input("--output", fmt::format("\"{}\" does not end with .bin, by which train knows tokens",
                                                arguments.output));
-  std::vector<std::pair<std::string, std::string>> files{{"--tokenizer", arguments.tokenizer},
-                                                         {"--output", arguments.output}};
-  for (const std::string& text : arguments.texts) files.insert(files.begin(), {"TEXT", text});
-  check_apart(files);
+  check_apart({{"--tokenizer", arguments.tokenizer}, {"--output", arguments.output}});
+  for (const std::string& text : arguments.texts)
+    check_apart({{"TEXT", text}, {"--output", arguments.output}});
   check_writable(arguments.output);
   const auto tokenizer = backends::tokens::read_tokenizer(arguments.tokenizer);
   if (tokenizer->vocab() > most_vocab)

@@ -97,7 +97,7 @@ void check(const Request& request, const GivenKeys& given) {
         where(given, "run.data"),
         request.job.model.graph()
             ? "missing; give a file of safetensors in the job file or as --data, or --data random"
-            : "missing; give text or .bin files in the job file or as --data, or --data random");
+            : "missing; give text, .bin files or JPEG images in the job file or as --data, or --data random");
   check_backend(request, given);
   if (!run.algorithms.empty() && !run.fast) throw Error::input(where(given, "run.algorithms"), "needs fast");
   const auto needs_folder = [&](const char* key) {

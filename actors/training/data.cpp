@@ -76,6 +76,7 @@ Data images(const TrainRun& run, const ir::models::ConvNet& net, const KeyName& 
     Data data = images(run, host::EncodedImages::open(run.data, net.classes),
                        with(run.seed, run.augment ? host::Crops::random : host::Crops::middle),
                        with(0, host::Crops::middle), name);
+    if (!run.augment) data.training += ", not augmented";  // another run
     data.encoded = static_cast<const host::EncodedSamples*>(data.samples.get());
     return data;
   }

@@ -5,13 +5,14 @@
 #include "backends/host/images.h"
 #include "planner/input_pipeline.h"
 #include "sbp/at.h"
+#include "sbp/error.h"
 
 namespace boxcar::training {
 
 using backends::Moment;
 
 InputPipeline::InputPipeline(const backends::host::EncodedSamples& samples, const planner::Place& images,
-                             const ir::Plan& plan, int64_t global_batch)
+                             const ir::Plan& plan, int64_t global_batch, const backends::Backend& backend)
     : samples_(samples),
       images_(images),
       global_batch_(global_batch),
@@ -21,6 +22,7 @@ InputPipeline::InputPipeline(const backends::host::EncodedSamples& samples, cons
       if (!actor.is(ir::OpKind::decode)) continue;
       const ir::Register& reg = at(at(plan.programs, cls.program).registers, actor.outputs[0]);
       for (const int device : cls.devices) {
+        if (!backend.is_local(device)) continue;
         const int64_t rows = at(images.ranges, device)[0].size();
         const auto decoders = static_cast<size_t>(ir::attr_int(actor.attrs, "decoders"));
         at(rings_, device).files.assign(static_cast<size_t>(reg.count), Files(static_cast<size_t>(rows)));
@@ -33,6 +35,14 @@ InputPipeline::InputPipeline(const backends::host::EncodedSamples& samples, cons
 }
 
 void InputPipeline::act(int device, const ir::Actor& actor, const Moment& moment) {
+  try {
+    prepare(device, actor, moment);
+  } catch (const Error& error) {
+    throw Error::fault("", error.what());
+  }
+}
+
+void InputPipeline::prepare(int device, const ir::Actor& actor, const Moment& moment) {
   Rings& rings = at(rings_, device);
   const int64_t slot = number(moment) % std::ssize(rings.files);
   const sbp::Range& rows = at(images_.ranges, device)[0];
@@ -45,11 +55,13 @@ void InputPipeline::act(int device, const ir::Actor& actor, const Moment& moment
   Pixels& pixels = at(rings.pixels, slot);
   const int64_t part = ir::attr_int(actor.attrs, "part");
   const auto [from, to] = planner::decoded_rows(rows.size(), part, ir::attr_int(actor.attrs, "decoders"));
-  for (int64_t row = from; row < to; ++row)
+  for (int64_t row = from; row < to; ++row) {
     samples_.decode(
         first + row, at(files, row),
         std::span(pixels.bytes)
             .subspan(static_cast<size_t>(row * sample_bytes()), static_cast<size_t>(sample_bytes())));
+    at(files, row) = {};
+  }
   at(pixels.numbers, part) = number(moment);
 }
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/backend.h"
 #include "backends/host/encoded_images.h"
 #include "ir/plan.h"
 #include "planner/places.h"
@@ -20,11 +20,13 @@ namespace boxcar::training {
 
 class InputPipeline {
  public:
-  // `images`: the place that the plan's loads fill. All outlive it.
+  // `images`: the place that the plan's loads fill. All outlive it. Memory is that of this process's devices.
   InputPipeline(const backends::host::EncodedSamples& samples, const planner::Place& images,
-                const ir::Plan& plan, int64_t global_batch);
+                const ir::Plan& plan, int64_t global_batch, const backends::Backend& backend);
 
-  // The plan's registers say when: a slot of files or pixels is not written before it has been read.
+  // The plan's registers say when: a slot of files or pixels is not written before it has been read. Throws
+  // Error (fault) naming a file that is gone or is no JPEG file: that comes in the middle of a run.
+
   void act(int device, const ir::Actor& actor, const backends::Moment& moment);
   // Fills a load's register. Recorded steps have no acts of the host: their loads read and decode themselves.
   void load(int device, const backends::Moment& moment, std::span<std::byte> bytes) const;
@@ -47,6 +49,7 @@ class InputPipeline {
   int64_t first_sample(const backends::Moment& moment) const {
     return moment.step * global_batch_ + moment.micro_batch * images_.type.shape[0];
   }
+  void prepare(int device, const ir::Actor& actor, const backends::Moment& moment);
   int64_t sample_bytes() const { return samples_.pixels(); }
 
   const backends::host::EncodedSamples& samples_;

@@ -139,7 +139,8 @@ struct Trainer::Impl {
         first_process(!b.transport() || b.transport()->process() == 0),
         collector(j.places, b),
         table(loss_devices(), j.job->train.micro_batches) {
-    if (data.encoded && images()) pipeline.emplace(*data.encoded, *images(), job.plan, job.job->global_batch);
+    if (data.encoded && images())
+      pipeline.emplace(*data.encoded, *images(), job.plan, job.job->global_batch, b);
     if (b.transport()) b.transport()->listen(Channel::results, [this](int, auto bytes) { receive(bytes); });
   }
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "backends/host/crop.h"
 #include "backends/host/files.h"
@@ -22,19 +23,32 @@
 namespace boxcar::backends::host {
 namespace {
 
-bool ends_as(std::string_view name, std::string_view end) {
-  return name.size() > end.size() &&
-         std::equal(end.rbegin(), end.rend(), name.rbegin(), [](char want, char has) {
-           return want == (has >= 'A' && has <= 'Z' ? has - 'A' + 'a' : has);
-         });
+std::string lower(std::string_view name) {
+  std::string text(name);
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
 }
-bool is_image(std::string_view name) { return ends_as(name, ".jpg") || ends_as(name, ".jpeg"); }
+bool is_archive(const std::string& path) { return lower(path).ends_with(".tar"); }
+bool is_image(const std::string& name) {
+  return name[0] != '.' && (lower(name).ends_with(".jpg") || lower(name).ends_with(".jpeg"));
+}
 
-// WebDataset's: up to the first dot of the last part of the name.
-std::string_view key_of(std::string_view name) {
-  const size_t folder = name.rfind('/');
-  return name.substr(0, name.find('.', folder == std::string_view::npos ? 0 : folder));
-}
+// WebDataset's: a sample's key is up to the first dot of the last part of a name, what is behind it says what
+// part of the sample the file is.
+struct SampleFile {
+  std::string_view key;
+  std::string kind;  // "jpg", "cls"
+
+  explicit SampleFile(std::string_view name) {
+    const size_t folder = name.rfind('/');
+    const size_t dot =
+        std::min(name.find('.', folder == std::string_view::npos ? 0 : folder + 1), name.size());
+    key = name.substr(0, dot);
+    kind = lower(name.substr(std::min(dot + 1, name.size())));
+  }
+  bool is_image() const { return kind == "jpg" || kind == "jpeg"; }
+};
 
 }  // namespace
 
@@ -50,18 +64,18 @@ struct EncodedImages::Files {
   std::vector<std::unique_ptr<InputFile>> archives;
   std::vector<File> files;
 
-  void check(int64_t label, int64_t classes, const std::string& name) const {
+  static void check(int64_t label, int64_t classes, const std::string& name) {
     if (label < 0 || label >= classes)
       throw Error::input(
-          name, fmt::format("is of class {}, expected one below classes {} (use a larger classes)", label,
-                            classes));
+          name, fmt::format("is of class {}, expected 0 to {} (use a larger classes)", label, classes - 1));
   }
 
   void list_folder(const std::string& path, int64_t classes) {
     folder = path;
     std::vector<std::string> names;
     for (const std::string& name : names_in(path))
-      if (std::filesystem::is_directory(path + "/" + name)) names.push_back(name);
+      if (std::error_code none; name[0] != '.' && std::filesystem::is_directory(path + "/" + name, none))
+        names.push_back(name);
     std::sort(names.begin(), names.end());
     for (size_t label = 0; label < names.size(); ++label) {
       check(static_cast<int64_t>(label), classes, path + "/" + names[label]);
@@ -80,18 +94,24 @@ struct EncodedImages::Files {
     const InputFile& archive = *archives.back();
     const size_t before = files.size();
     std::map<std::string, int64_t, std::less<>> labels;  // by key
+    std::set<std::string, std::less<>> images;           // their keys
     for (TarEntry& entry : tar_entries(archive)) {
-      if (ends_as(entry.name, ".cls")) labels.emplace(key_of(entry.name), label_in(archive, entry));
-      if (is_image(entry.name))
+      const SampleFile file(entry.name);
+      const bool label = file.kind == "cls";
+      if (!label && !file.is_image()) continue;
+      if (!(label ? labels.emplace(file.key, label_in(archive, entry)).second
+                  : images.emplace(file.key).second))
+        throw Error::input(path + ": " + entry.name, "is there twice");
+      if (!label)
         files.push_back(
             {std::move(entry.name), 0, static_cast<int>(archives.size()) - 1, entry.offset, entry.size});
     }
     for (size_t i = before; i < files.size(); ++i) {
       const std::string where = path + ": " + files[i].name;
-      const auto found = labels.find(key_of(files[i].name));
+      const SampleFile file(files[i].name);
+      const auto found = labels.find(file.key);
       if (found == labels.end())
-        throw Error::input(where,
-                           fmt::format("has no class ({}.cls, a number as text)", key_of(files[i].name)));
+        throw Error::input(where, fmt::format("has no class ({}.cls, a number as text)", file.key));
       check(found->second, classes, where);
       files[i].label = found->second;
     }
@@ -101,8 +121,9 @@ struct EncodedImages::Files {
   static int64_t label_in(const InputFile& archive, const TarEntry& entry) {
     std::string text(static_cast<size_t>(std::min<int64_t>(entry.size, 32)), '\0');
     archive.read(entry.offset, std::as_writable_bytes(std::span(text)));
-    while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' '))
-      text.pop_back();
+    constexpr const char* white = " \t\r\n";
+    text.erase(std::min(text.find_last_not_of(white) + 1, text.size()));
+    text.erase(0, std::min(text.find_first_not_of(white), text.size()));
     int64_t label = -1;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), label);
     if (error != std::errc() || end != text.data() + text.size() || entry.size > 32)
@@ -117,18 +138,18 @@ EncodedImages::EncodedImages(std::shared_ptr<const Files> files, std::vector<int
 
 bool EncodedImages::holds(const std::string& path) {
   std::error_code none;
-  return path.ends_with(".tar") || std::filesystem::is_directory(path, none);
+  return is_archive(path) || std::filesystem::is_directory(path, none);
 }
 
 EncodedImages EncodedImages::open(const std::vector<std::string>& paths, int64_t classes) {
   auto files = std::make_shared<Files>();
   for (const std::string& path : paths) {
-    if (path.ends_with(".tar"))
+    if (is_archive(path))
       files->list_archive(path, classes);
     else if (paths.size() == 1)
       files->list_folder(path, classes);
     else
-      throw Error::input(path, "beside others, expected one folder of images, or .tar archives alone");
+      throw Error::input(path, "is given with others, expected one folder alone, or .tar archives alone");
   }
   std::vector<int64_t> order(files->files.size());
   std::iota(order.begin(), order.end(), 0);

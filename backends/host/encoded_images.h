@@ -23,11 +23,12 @@ namespace boxcar::backends::host {
 // A value that shares its list of files with its copies; the files are read when they are asked for.
 class EncodedImages {
  public:
-  // Whether `path` is read as encoded images: a folder, or a name that ends with .tar.
+  // Whether `path` is read as encoded images: a folder, or a name that ends with .tar, in any case.
   static bool holds(const std::string& path);
   // One folder, whose folders are the classes in the order of their names; or tar archives, read in the order
-  // given. Files of other names are left alone. Throws Error (bad input), naming file or folder, where one is
-  // missing or unreadable, there are no images, an image has no class or one >= `classes`.
+  // given. Files of other names, and those whose names begin with a dot, are left alone. Throws Error (bad
+  // input), naming file or folder, where one is missing or unreadable, there are no images, an image has no
+  // class or one >= `classes`, or an archive has one twice.
   static EncodedImages open(const std::vector<std::string>& paths, int64_t classes);
 
   int64_t size() const { return static_cast<int64_t>(order_.size()); }

@@ -45,7 +45,8 @@ struct Header {
   }
   char type() const { return bytes[156]; }
   std::string name() const {
-    const std::string_view folder = text(257, 5) == "ustar" ? text(345, 155) : "";
+    // GNU's own format has "ustar " there, and other fields in place of the folder.
+    const std::string_view folder = text(257, 6) == "ustar" ? text(345, 155) : "";
     return folder.empty() ? std::string(text(0, 100)) : fmt::format("{}/{}", folder, text(0, 100));
   }
 };
@@ -70,6 +71,8 @@ class TarReader {
           said_.name = content.substr(0, content.find('\0'));
         else
           read_pax(content);
+      } else if (type == 'S') {
+        refuse("has a sparse file, which is not read");
       } else if (type != 'g') {
         if (type == '0' || type == '\0' || type == '7')
           entries_.push_back({said_.name.empty() ? header.name() : said_.name, at_, size});
@@ -99,13 +102,13 @@ class TarReader {
   int64_t size_of(const Header& header) {
     const bool is_file = header.type() != 'L' && header.type() != 'x' && header.type() != 'g';
     const auto size = is_file && said_.size ? said_.size : header.number(124, 12);
-    if (!size) refuse("has a file whose size is no octal number");
+    if (!size) refuse("has a file whose size is not written as an octal number");
     if (*size > archive_.size() - at_) refuse("is no whole tar archive: a file is cut off");
     return *size;
   }
 
   std::string content_of(int64_t size) const {
-    if (size > longest) refuse(fmt::format("has a name of {} bytes", size));
+    if (size > longest) refuse(fmt::format("has a header of {} bytes", size));
     std::string content(static_cast<size_t>(size), '\0');
     archive_.read(at_, std::as_writable_bytes(std::span(content)));
     return content;
@@ -123,6 +126,7 @@ class TarReader {
       const size_t equals = std::min(record.find('='), record.size());
       const std::string_view key = record.substr(0, equals);
       const std::string_view value = record.substr(std::min(equals + 1, record.size()));
+      if (key.starts_with("GNU.sparse")) refuse("has a sparse file, which is not read");
       if (key == "path") said_.name = value;
       if (key == "size") {
         int64_t size = -1;

@@ -18,7 +18,7 @@ struct TarEntry {
 };
 
 // Regular files in their order; folders and links are left out. Reads headers alone. Throws Error (bad input)
-// naming the archive where it is no tar archive, compressed or cut off.
+// naming the archive where it is no tar archive, compressed, cut off or has a sparse file.
 std::vector<TarEntry> tar_entries(const InputFile& archive);
 
 }  // namespace boxcar::backends::host

@@ -4,6 +4,7 @@
 #include <turbojpeg.h>
 
 #include <memory>
+#include <string_view>
 
 #include "sbp/error.h"
 
@@ -24,7 +25,16 @@ const unsigned char* data_of(std::span<const std::byte> file) {
 }
 
 [[noreturn]] void refuse(const Decoder& decoder, const std::string& name) {
-  throw Error::input(name, fmt::format("is no whole JPEG file: {}", tjGetErrorStr2(decoder.get())));
+  std::string_view why = tjGetErrorStr2(decoder.get());
+  if (const size_t call = why.find("(): "); call != std::string_view::npos) why.remove_prefix(call + 4);
+  throw Error::input(name, fmt::format("is no whole JPEG file: {}", why));
+}
+
+// Whether a decoder's complaint is of nothing that is missing: bytes too many, versions that it does not
+// know.
+bool is_harmless(const Decoder& decoder) {
+  return tjGetErrorCode(decoder.get()) == TJERR_WARNING &&
+         std::string_view(tjGetErrorStr2(decoder.get())).find("Premature end") == std::string_view::npos;
 }
 
 Decoder open(const std::string& name) {
@@ -34,9 +44,11 @@ Decoder open(const std::string& name) {
 }
 
 Header header_of(const Decoder& decoder, std::span<const std::byte> file, const std::string& name) {
+  if (file.empty()) throw Error::input(name, "is empty, expected a JPEG file");
   Header h;
   if (tjDecompressHeader3(decoder.get(), data_of(file), file.size(), &h.width, &h.height, &h.sampling,
-                          &h.colours) != 0)
+                          &h.colours) != 0 &&
+      !is_harmless(decoder))
     refuse(decoder, name);
   if (int64_t{h.width} * h.height > most_pixels)
     throw Error::input(
@@ -77,9 +89,11 @@ Picture decode(std::span<const std::byte> file, double scale, const std::string&
                   std::vector<uint8_t>(size_t{3} * static_cast<size_t>(width) * static_cast<size_t>(height))};
   std::vector<uint8_t> four(inks ? picture.rgb.size() / 3 * 4 : 0);
   uint8_t* const to = inks ? four.data() : picture.rgb.data();
-  // Warnings too: a file that was cut off decodes to grey below the cut.
+  // A file that was cut off would be grey below the cut, with a warning alone.
+
   if (tjDecompress2(decoder.get(), data_of(file), file.size(), to, width, 0, height,
-                    inks ? TJPF_CMYK : TJPF_RGB, TJFLAG_STOPONWARNING) != 0)
+                    inks ? TJPF_CMYK : TJPF_RGB, TJFLAG_LIMITSCANS) != 0 &&
+      !is_harmless(decoder))
     refuse(decoder, name);
   if (inks) to_rgb(four, picture.rgb);
   return picture;

@@ -25,8 +25,9 @@ struct Size {
 bool available();
 
 // Both throw Error (bad input), naming `name`, where the bytes are no whole JPEG file or have more than
-// `most_pixels`; Error (cannot run) where this build cannot decode.
-constexpr int64_t most_pixels = int64_t{1} << 28;
+// `most_pixels` (a progressive file takes up to 6 bytes of memory for each); Error (cannot run) where this
+// build cannot decode.
+constexpr int64_t most_pixels = int64_t{1} << 26;
 Size size_of(std::span<const std::byte> file, const std::string& name);
 // In the smallest of the sizes that decoding gives for less work (eighths of the whole) that is `scale` of it
 // or more; the whole, where `scale` is above 7/8. Grey and CMYK files become RGB.

@@ -22,6 +22,7 @@ using Merges = std::vector<std::pair<std::string, std::string>>;
 // GPT-2's (github.com/openai/gpt-2, src/encoder.py), which a byte-level splitter has where it says nothing.
 constexpr const char* gpt2_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr const char* other_file = "of Llama 2 and T5, give the .model file of SentencePiece";
 
 // What a file says of how text becomes tokens.
 struct Described {
@@ -96,12 +97,15 @@ Json read_json(const std::string& path) {
   throw Error::input(path, "is no JSON object");
 }
 
+int32_t token_of(const std::string& name, const Json& number) {
+  if (!number.is_number_integer() || number.get<int64_t>() < 0 || number.get<int64_t>() >= INT32_MAX)
+    throw Error::input(fmt::format("token \"{}\"", name), "has no number of its own");
+  return number.get<int32_t>();
+}
+
 void read_vocabulary(const Json& json, Described& described) {
-  for (const auto& [name, token] : json.items()) {
-    if (!token.is_number_integer() || token.get<int64_t>() < 0 || token.get<int64_t>() >= INT32_MAX)
-      throw Error::input(fmt::format("token \"{}\"", name), "has no number of its own");
-    described.vocabulary.emplace(bytes_of_token(name), token.get<int32_t>());
-  }
+  for (const auto& [name, token] : json.items())
+    described.vocabulary.emplace(bytes_of_token(name), token_of(name, token));
 }
 
 void add_merge(std::string_view line, Merges& merges) {
@@ -136,10 +140,8 @@ void read_splitter(const Json& splitter, Described& described) {
     if (!known) throw Error::input("pre_tokenizer", "is no split by a pattern with bytes behind it");
     described.pattern = parts[0].at("pattern").at("Regex").get<std::string>();
   } else if (type != "ByteLevel" || !splitter.value("use_regex", true)) {
-    throw Error::input("pre_tokenizer",
-                       fmt::format("is {}, expected ByteLevel (of Llama 2 and T5, give the .model "
-                                   "file of SentencePiece)",
-                                   type.empty() ? "none" : type));
+    throw Error::input("pre_tokenizer", fmt::format("is {}, expected ByteLevel ({})",
+                                                    type.empty() ? "none" : type, other_file));
   } else if (splitter.value("add_prefix_space", true)) {
     throw Error::input("pre_tokenizer", "adds a space in front of a text, which is not there");
   }
@@ -149,7 +151,8 @@ Described described_by(const Json& json) {
   Described described;
   const Json& model = json.at("model");
   if (model.value("type", "BPE") != "BPE")
-    throw Error::input("model", fmt::format("is {}, expected BPE", model.at("type").get<std::string>()));
+    throw Error::input(
+        "model", fmt::format("is {}, expected BPE ({})", model.at("type").get<std::string>(), other_file));
   const bool split = json.contains("pre_tokenizer") && json.at("pre_tokenizer").is_object();
   read_splitter(split ? json.at("pre_tokenizer") : Json::object(), described);
   read_vocabulary(model.at("vocab"), described);
@@ -160,10 +163,14 @@ Described described_by(const Json& json) {
       described.merges.emplace_back(bytes_of_token(merge.at(0).get<std::string>()),
                                     bytes_of_token(merge.at(1).get<std::string>()));
   }
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix", "dropout"})
+    if (model.contains(key) && !model.at(key).is_null() && model.at(key) != "")
+      throw Error::input(fmt::format("model: {}", key), "is set, expected none");
   described.whole_words = model.value("ignore_merges", false);
   if (json.contains("added_tokens"))
     for (const Json& added : json.at("added_tokens"))
-      described.special.emplace(added.at("content").get<std::string>(), added.at("id").get<int32_t>());
+      described.special.emplace(added.at("content").get<std::string>(),
+                                token_of(added.at("content").get<std::string>(), added.at("id")));
   if (json.contains("normalizer") && !json.at("normalizer").is_null()) {
     if (json.at("normalizer").value("type", "") != "NFC")
       throw Error::input("normalizer", "is none that is there (NFC)");
@@ -181,7 +188,10 @@ Described described_by(const Json& vocabulary, const std::string& merges) {
   return described;
 }
 
-std::string merges_beside(const std::string& path) {
+std::string merges_beside(const std::string& path, const Json& json) {
+  const auto is_number = [](const Json& value) { return value.is_number(); };
+  if (json.empty() || !std::all_of(json.begin(), json.end(), is_number))
+    throw Error::input(path, "is no tokenizer.json, and no vocabulary of tokens with their numbers");
   const auto ends = [&path](std::string_view name) { return path.ends_with(name); };
   const std::string folder = path.substr(0, path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1);
   return ends("encoder.json") ? folder + "vocab.bpe" : folder + "merges.txt";
@@ -192,11 +202,11 @@ std::string merges_beside(const std::string& path) {
 std::unique_ptr<Tokenizer> read_byte_pairs(const std::string& path) {
   const Json json = read_json(path);
   const bool alone = json.contains("model") && json.at("model").is_object();
-  const std::string merges = alone ? "" : host::read_text(merges_beside(path));
+  const std::string merges = alone ? "" : host::read_text(merges_beside(path, json));
   try {
     return std::make_unique<BytePairTokenizer>(path, alone ? described_by(json) : described_by(json, merges));
-  } catch (const Json::exception& error) {
-    throw Error::input(path, fmt::format("is no tokenizer.json: {}", error.what()));
+  } catch (const Json::exception&) {
+    throw Error::input(path, "is no tokenizer.json: its model, splitter or added tokens are not as expected");
   } catch (const Error& error) {
     if (std::string_view(error.what()).starts_with(path)) throw;
     throw Error(error.code(), path, error.what());

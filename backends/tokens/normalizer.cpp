@@ -37,15 +37,20 @@ Normalizer::Normalizer(const std::string& path, const PieceModel& model) : model
 
 size_t Normalizer::first_character(std::string_view text) {
   const auto byte = [text](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const size_t size = byte(0) < 0x80       ? 1
-                      : byte(0) >> 5 == 6  ? 2
-                      : byte(0) >> 4 == 14 ? 3
-                      : byte(0) >> 3 == 30 ? 4
-                                           : 0;
-  if (size == 0 || size > text.size()) return 1;
-  for (size_t i = 1; i < size; ++i)
+  const size_t size = byte(0) < 0x80         ? 1
+                      : byte(0) >> 5 == 0x06 ? 2
+                      : byte(0) >> 4 == 0x0e ? 3
+                      : byte(0) >> 3 == 0x1e ? 4
+                                             : 0;
+  if (size <= 1 || size > text.size()) return 1;
+  uint32_t code = byte(0) & (0x7fU >> size);
+  for (size_t i = 1; i < size; ++i) {
     if (byte(i) >> 6 != 2) return 1;
-  return size;
+    code = code << 6 | (byte(i) & 0x3fU);
+  }
+  constexpr uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};  // by size: shorter forms are not allowed
+  const bool surrogate = code >= 0xd800 && code < 0xe000;
+  return code < least[size] || code > 0x10ffff || surrogate ? 1 : size;
 }
 
 size_t Normalizer::defined(std::string_view text) const {

@@ -74,14 +74,17 @@ TEST_F(Jpeg, RefusesWhatIsNone) {
   using testing::StartsWith;
   const std::string whole = jpeg_file(64, 64, slope);
   EXPECT_EQ(refused(whole), "");
-  EXPECT_THAT(refused(""), StartsWith("2: a.jpg: is no whole JPEG file: "));
+  EXPECT_EQ(refused(""), "2: a.jpg: is empty, expected a JPEG file");
+  // Bytes in front of the end of the picture are too many, not too few.
+  std::string more = whole;
+  EXPECT_EQ(refused(more.insert(more.size() - 2, "more")), "");
   EXPECT_THAT(refused("GIF89a"), StartsWith("2: a.jpg: is no whole JPEG file: "));
   EXPECT_THAT(refused(whole.substr(0, whole.size() / 2)), StartsWith("2: a.jpg: is no whole JPEG file: "));
   // A header that announces more than anybody has.
   const size_t size = whole.find("\xff\xc0") + 5;
   std::string huge = whole;
   huge.replace(size, 4, "\xff\xdc\xff\xdc");
-  EXPECT_EQ(refused(huge), "2: a.jpg: has 65500 x 65500 pixels, expected at most 268435456 in all");
+  EXPECT_EQ(refused(huge), "2: a.jpg: has 65500 x 65500 pixels, expected at most 67108864 in all");
 }
 
 // A share of the area and a ratio within bounds, all within the picture, half of them mirrored, no two alike.
@@ -169,6 +172,9 @@ void make_folder(const TemporaryFolder& folder) {
   folder.file("eel/1.jpg", jpeg_file(32, 48, slope));
   folder.file("eel/notes.txt", "none");
   folder.file("list.txt", "none");
+  folder.file("eel/._1.jpg", "none");
+  std::filesystem::create_directory(folder / ".git");
+  std::filesystem::create_symlink("loop", folder / "loop");
 }
 
 TEST(EncodedImages, AreListedByClass) {
@@ -188,14 +194,17 @@ TEST(EncodedImages, AreReadFromArchives) {
   const TemporaryFolder folder;
   const std::string first = folder.file(
                         "a.tar", tar_file({{"x/1.cls", "1\n"}, {"x/1.jpg", "one"}, {"x/1.json", "{}"}})),
-                    second = folder.file("b.tar", tar_file({{"x/1.seg.jpg", "two"}, {"x/1.cls", "0"}}));
+                    second = folder.file("b.tar", tar_file({{"x/2.png", "none"},
+                                                            {"x/1.seg.jpg", "none"},
+                                                            {"x/1.JPEG", "two"},
+                                                            {"x/1.cls", " 0 "}}));
   const EncodedImages images = EncodedImages::open({first, second}, 2);
   ASSERT_EQ(images.size(), 2);
   EXPECT_EQ(images.label(0), 1);
   EXPECT_EQ(images.label(1), 0);
   EXPECT_EQ(images.read(0), bytes_of("one"));
   EXPECT_EQ(images.read(1), bytes_of("two"));
-  EXPECT_EQ(images.name(1), second + ": x/1.seg.jpg");
+  EXPECT_EQ(images.name(1), second + ": x/1.JPEG");
   EXPECT_NE(images.identity(), EncodedImages::open({second, first}, 2).identity());
 }
 
@@ -229,20 +238,22 @@ TEST(EncodedImages, RefuseBadSources) {
   };
   EXPECT_EQ(archive({{"1.jpg", "x"}}), "2: a.tar: 1.jpg: has no class (1.cls, a number as text)");
   EXPECT_EQ(archive({{"1.jpg", "x"}, {"1.cls", "2"}}),
-            "2: a.tar: 1.jpg: is of class 2, expected one below classes 2 (use a larger classes)");
+            "2: a.tar: 1.jpg: is of class 2, expected 0 to 1 (use a larger classes)");
   EXPECT_EQ(archive({{"1.jpg", "x"}, {"1.cls", "cat"}}),
             "2: a.tar: 1.cls: got \"cat\", expected the number of a class");
   EXPECT_EQ(archive({{"1.cls", "1"}}), "2: a.tar: has no .jpg or .jpeg files");
+  EXPECT_EQ(archive({{"1.jpg", "x"}, {"1.cls", "1"}, {"1.cls", "0"}}), "2: a.tar: 1.cls: is there twice");
+  EXPECT_EQ(archive({{"1.jpg", "x"}, {"1.cls", "1"}, {"1.jpeg", "y"}}), "2: a.tar: 1.jpeg: is there twice");
   EXPECT_EQ(refused({folder / "none.tar"}, 2), "2: none.tar: cannot be read: No such file or directory");
   std::filesystem::create_directory(folder / "images");
   EXPECT_EQ(refused({folder / "images"}, 2),
             "2: images: has no .jpg or .jpeg files in folders, one folder for each class");
   EXPECT_EQ(refused({folder / "images", folder / "a.tar"}, 2),
-            "2: images: beside others, expected one folder of images, or .tar archives alone");
+            "2: images: is given with others, expected one folder alone, or .tar archives alone");
   for (const char* name : {"images/a", "images/b", "images/c"})
     std::filesystem::create_directory(folder / name);
   EXPECT_EQ(refused({folder / "images"}, 2),
-            "2: images/c: is of class 2, expected one below classes 2 (use a larger classes)");
+            "2: images/c: is of class 2, expected 0 to 1 (use a larger classes)");
 }
 
 using EncodedSamplesTest = Jpeg;

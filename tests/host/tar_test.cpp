@@ -77,7 +77,19 @@ TEST(Tar, RefusesWhatIsNone) {
   EXPECT_EQ(refused(changed),
             "2: a.tar: is no tar archive, or a compressed one (unpack it to .tar) (at byte 0)");
   changed[0] = static_cast<char>(changed[0] - ('8' - whole[130]));
-  EXPECT_EQ(refused(changed), "2: a.tar: has a file whose size is no octal number (at byte 512)");
+  EXPECT_EQ(refused(changed),
+            "2: a.tar: has a file whose size is not written as an octal number (at byte 512)");
+}
+
+// Zeros that a sparse file leaves out would be missing.
+TEST(Tar, RefusesSparseFiles) {
+  const TemporaryFolder folder;
+  std::string sparse = tar_file({{"a", "1"}});
+  sparse[0] = static_cast<char>(sparse[0] - ('S' - sparse[156]));  // the sum of the header stays
+  sparse[156] = 'S';
+  const std::string path = folder.file("a.tar", sparse);
+  EXPECT_EQ(message_of(folder, [&] { tar_entries(InputFile(path)); }),
+            "2: a.tar: has a sparse file, which is not read (at byte 512)");
 }
 
 // The end of an archive may be lost where no file is.

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "backends/tokens/byte_pairs.h"
+#include "backends/tokens/normalizer.h"
 #include "backends/tokens/tokenizer.h"
 #include "temporary.h"
 
@@ -181,9 +182,17 @@ TEST(Tokenizer, RefusesFilesThatAreNone) {
             "2: a.txt: is no tokenizer that is known by its name, tokenizer.json, vocab.json with "
             "merges.txt beside it, or a .model of SentencePiece");
   EXPECT_EQ(refused("tokenizer.json", "[]"), "2: tokenizer.json: is no JSON object");
-  EXPECT_EQ(refused("vocab.json", "{}"), "2: merges.txt: cannot be read: No such file or directory");
+  EXPECT_EQ(refused("vocab.json", "{\"a\": 0}"), "2: merges.txt: cannot be read: No such file or directory");
+  EXPECT_EQ(refused("config.json", R"({"tokenizer_class": "GPT2Tokenizer"})"),
+            "2: config.json: is no tokenizer.json, and no vocabulary of tokens with their numbers");
+  EXPECT_EQ(refused("tokenizer.json", tokenizer_json(bytes, R"(, "end_of_word_suffix": "</w>")")),
+            "2: tokenizer.json: model: end_of_word_suffix: is set, expected none");
+  std::string id = tokenizer_json(bytes);
+  EXPECT_EQ(refused("tokenizer.json", id.replace(id.find("300"), 3, "-30")),
+            "2: tokenizer.json: token \"<|end|>\": has no number of its own");
   EXPECT_EQ(refused("tokenizer.json", R"({"model": {"type": "Unigram"}})"),
-            "2: tokenizer.json: model: is Unigram, expected BPE");
+            "2: tokenizer.json: model: is Unigram, expected BPE (of Llama 2 and T5, give the .model file of "
+            "SentencePiece)");
   EXPECT_EQ(refused("tokenizer.json", R"({"model": {"type": "BPE", "vocab": {}, "merges": []}})"),
             "2: tokenizer.json: pre_tokenizer: is none, expected ByteLevel (of Llama 2 and T5, give the "
             ".model file of "
@@ -246,6 +255,16 @@ TEST(Tokenizer, ReadsModelsOfSentencePiece) {
   EXPECT_THAT(encoded(path, "het"), ElementsAre(2, 4, 5, 3));
   // Neighbours that are unknown are one; white space at an end goes.
   EXPECT_THAT(encoded(path, " xyz t "), ElementsAre(2, 0, 2, 3));
+}
+
+// Forms that are too long, halves of pairs and what is beyond Unicode are no characters: bytes of their own.
+TEST(Tokenizer, KnowsCharactersByTheirBytes) {
+  using backends::tokens::Normalizer;
+  for (const char* whole : {"a", "\xc3\xa9", "\xe2\x96\x81", "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf"})
+    EXPECT_EQ(Normalizer::first_character(std::string(whole) + "b"), std::string_view(whole).size()) << whole;
+  for (const char* none :
+       {"\x80", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x96", "\xff"})
+    EXPECT_EQ(Normalizer::first_character(none), 1U) << none;
 }
 
 // Models and texts of the library's own making (sentence_piece/make).

@@ -107,6 +107,7 @@ TEST_F(ImageTraining, ReadsAndDecodesAsActs) {
 TEST_F(ImageTraining, IsWithoutChanceWhereNothingIsAugmented) {
   run.augment = false, run.seed = 1;
   const std::vector<double> plain = train(1, true).losses;
+  EXPECT_THAT(open_data(run, job(1)->model).training, testing::EndsWith(", not augmented"));
   run.augment = true;
   EXPECT_NE(train(1, true).losses, plain);
 }
@@ -127,7 +128,7 @@ TEST_F(ImageTraining, ValidatesOnImagesThatItDoesNotTrainOn) {
 TEST_F(ImageTraining, EndsAtAFileThatIsNoImage) {
   run.data = {folder.file("b.tar", tests::tar_file({{"1.jpg", "text"}, {"1.cls", "0"}}))};
   EXPECT_THAT(tests::message_of(folder, [&] { train(1, true); }),
-              testing::HasSubstr("images.decode0: b.tar: 1.jpg: is no whole JPEG file"));
+              testing::MatchesRegex("3: .*images.decode0: b.tar: 1.jpg: is no whole JPEG file.*"));
 }
 
 }  // namespace
