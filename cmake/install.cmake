@@ -25,7 +25,7 @@ install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs PATTERN CMakeLi
 set(made ${PROJECT_BINARY_DIR}/installed)
 file(MAKE_DIRECTORY ${made})
 set(pages)
-foreach(command "" simulate search campaign sweep table explain diff compare-trace report export import train profile calibrate sbp clusters
+foreach(command "" simulate search campaign sweep table explain diff compare-trace report export import tokenize train profile calibrate sbp clusters
                 models)
   set(page boxcar)
   if(command)
