@@ -85,4 +85,9 @@ std::string counted(int64_t number, const std::string& what) {
   return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
 }
 
+std::string plain_number(double value) {
+  return value == std::floor(value) && std::abs(value) < 1e15 ? fmt::format("{}", static_cast<int64_t>(value))
+                                                              : fmt::format("{}", value);
+}
+
 }  // namespace boxcar::cli

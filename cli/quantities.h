@@ -28,6 +28,8 @@ double read_count(const std::string& flag, const std::string& text);
 // "2%" or "0.02": 0.02; nothing where it is no number.
 std::optional<double> read_share(std::string_view text);
 
+// A whole number without a fraction, others with as many digits as they have: "12", "0.05".
+std::string plain_number(double value);
 // The same units, three digits: number_text(189'196) == "189k"; duration_text(504) == "8.4 m".
 std::string number_text(double number);
 std::string duration_text(double seconds);
