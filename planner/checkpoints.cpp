@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "planner/host_registers.h"
 #include "sbp/at.h"
 
 namespace boxcar::planner {
@@ -31,18 +32,6 @@ std::vector<int> state_of(const ir::Program& program, const ir::RankClass& cls, 
   return result;
 }
 
-// Control: every save of a step is before the last one, which lets the writer act.
-int add_copied(ir::Program& program, int producer, int slots) {
-  ir::Register copied;
-  copied.name = "checkpoint.copied";
-  copied.type = {{}, ir::DType::int8};
-  copied.count = slots;
-  copied.producer = producer;
-  copied.memory = ir::MemoryKind::workspace;
-  program.registers.push_back(copied);
-  return static_cast<int>(program.registers.size()) - 1;
-}
-
 }  // namespace
 
 void add_checkpoints(ir::Plan& plan, const Places& places, int slots) {
@@ -67,7 +56,8 @@ void add_checkpoints(ir::Plan& plan, const Places& places, int slots) {
     }
     if (cls.devices.front() != 0) continue;
     const int last = static_cast<int>(program.actors.size()) - 1;
-    const int copied = add_copied(program, last, slots);
+    // Every save of a step is before the last one, which lets the writer act.
+    const int copied = add_host_register(program, "checkpoint.copied", last, slots);
     program.actors.back().outputs = {copied};
     ir::Actor write;
     write.name = "checkpoint";

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "planner/host_registers.h"
 #include "sbp/at.h"
 
 namespace boxcar::planner {
@@ -33,25 +34,20 @@ class PreparedLoad {
   // An actor on a queue of its own name; returns the register that it writes.
   int act(const char* op, const std::string& queue, ir::QueueKind kind, const std::vector<int>& reads,
           ir::Attrs attrs, const std::string& writes) {
-    ir::Register reg;
-    reg.name = name_ + "." + writes;
-    reg.type = {{}, ir::DType::int8};
-    reg.count = slots_;
-    reg.producer = static_cast<int>(program_.actors.size());
-    reg.memory = ir::MemoryKind::workspace;
-    program_.registers.push_back(std::move(reg));
+    const int reg =
+        add_host_register(program_, name_ + "." + writes, static_cast<int>(program_.actors.size()), slots_);
     ir::Actor actor;
     actor.name = name_ + "." + queue;
     actor.kind = ir::ActorKind::host;
     actor.op = op;
     actor.attrs = std::move(attrs);
     for (const int r : reads) actor.inputs.push_back({r, 1, -1, -1, {}});
-    actor.outputs = {static_cast<int>(program_.registers.size()) - 1};
+    actor.outputs = {reg};
     actor.queue = static_cast<int>(program_.queues.size());
     actor.phase = phase_;
     program_.queues.push_back({queue, kind, true});
     program_.actors.push_back(std::move(actor));
-    return program_.actors.back().outputs[0];
+    return reg;
   }
 
   ir::Program& program_;

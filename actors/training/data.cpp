@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <vector>
 
 #include "backends/host/encoded_images.h"
@@ -49,45 +48,38 @@ Data text(const TrainRun& run, const ir::models::Transformer& model, const KeyNa
   return data;
 }
 
-// `make_training` and `make_held_out`: samples of a part of the images.
+// make(part, is_training): the samples of a part of the images.
 template <class Images, class Make>
-Data images(const TrainRun& run, const Images& all, Make make_training, Make make_held_out,
-            const KeyName& name) {
-  if (run.validate_every == 0) return {make_training(all), all.identity(), all.identity()};
+Data split(const TrainRun& run, const Images& all, const KeyName& name, Make make) {
+  if (run.validate_every == 0) return {make(all, true), all.identity(), all.identity()};
   const auto [held_out, training] = all.split(run.validation_fraction);
   if (held_out.size() == 0 || training.size() == 0)
     throw Error::input(name("run.validation_fraction"),
                        fmt::format("holds back {} of {} images, expected at least one on each side",
                                    held_out.size(), all.size()));
-  return {make_training(training), all.identity(), training.identity(),
-          HeldOut{make_held_out(held_out), held_out.size()}};
+  return {make(training, true), all.identity(), training.identity(),
+          HeldOut{make(held_out, false), held_out.size()}};
 }
 
-using Made = std::unique_ptr<host::Samples>;
-
 Data images(const TrainRun& run, const ir::models::ConvNet& net, const KeyName& name) {
-  if (has_encoded_images(run)) {
-    using Make = std::function<Made(const host::EncodedImages&)>;
-    const auto with = [&net](int64_t seed, host::Crops crops) -> Make {
-      return [&net, seed, crops](const auto& part) {
-        return std::make_unique<host::EncodedSamples>(part, net.image, seed, crops);
-      };
-    };
-    Data data = images(run, host::EncodedImages::open(run.data, net.classes),
-                       with(run.seed, run.augment ? host::Crops::random : host::Crops::middle),
-                       with(0, host::Crops::middle), name);
-    if (!run.augment) data.training += ", not augmented";  // another run
-    data.encoded = static_cast<const host::EncodedSamples*>(data.samples.get());
-    return data;
-  }
-  using Make = std::function<Made(const host::ImageData&)>;
-  const auto with = [](int64_t seed) -> Make {
-    return [seed](const auto& part) { return std::make_unique<host::ImageSamples>(part, seed); };
-  };
-  return images(run,
-                is_random(run) ? host::ImageData::random(net.image, net.classes, run.seed)
-                               : host::ImageData::open(run.data, net.image, net.classes),
-                with(run.seed), with(0), name);
+  const auto seed = [&run](bool is_training) { return is_training ? run.seed : 0; };
+  if (!has_encoded_images(run))
+    return split(run,
+                 is_random(run) ? host::ImageData::random(net.image, net.classes, run.seed)
+                                : host::ImageData::open(run.data, net.image, net.classes),
+                 name, [&](const host::ImageData& part, bool is_training) {
+                   return std::make_unique<host::ImageSamples>(part, seed(is_training));
+                 });
+  Data data =
+      split(run, host::EncodedImages::open(run.data, net.classes), name,
+            [&](const host::EncodedImages& part, bool is_training) {
+              const bool draws = is_training && run.augment;
+              return std::make_unique<host::EncodedSamples>(
+                  part, net.image, seed(is_training), draws ? host::Crops::random : host::Crops::middle);
+            });
+  if (!run.augment) data.training += ", not augmented";  // another run
+  data.encoded = static_cast<const host::EncodedSamples*>(data.samples.get());
+  return data;
 }
 
 Data records(const TrainRun& run, const ir::models::GraphModel& graph, const KeyName& name) {

@@ -34,7 +34,7 @@ const unsigned char* data_of(std::span<const std::byte> file) {
 // know.
 bool is_harmless(const Decoder& decoder) {
   return tjGetErrorCode(decoder.get()) == TJERR_WARNING &&
-         std::string_view(tjGetErrorStr2(decoder.get())).find("Premature end") == std::string_view::npos;
+         std::string_view(tjGetErrorStr2(decoder.get())).find("remature end") == std::string_view::npos;
 }
 
 Decoder open(const std::string& name) {
@@ -90,7 +90,6 @@ Picture decode(std::span<const std::byte> file, double scale, const std::string&
   std::vector<uint8_t> four(inks ? picture.rgb.size() / 3 * 4 : 0);
   uint8_t* const to = inks ? four.data() : picture.rgb.data();
   // A file that was cut off would be grey below the cut, with a warning alone.
-
   if (tjDecompress2(decoder.get(), data_of(file), file.size(), to, width, 0, height,
                     inks ? TJPF_CMYK : TJPF_RGB, TJFLAG_LIMITSCANS) != 0 &&
       !is_harmless(decoder))

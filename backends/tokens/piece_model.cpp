@@ -76,9 +76,10 @@ Piece read_piece(std::string_view bytes) {
     if (field.number == 1) piece.text = field.bytes;
     if (field.number == 2 && field.bytes.size() == sizeof piece.score)
       std::memcpy(&piece.score, field.bytes.data(), sizeof piece.score);
+    if (field.number == 3 && (field.value < Piece::normal || field.value > Piece::byte)) throw Malformed();
     if (field.number == 3) piece.type = static_cast<Piece::Type>(field.value);
   });
-  if (piece.text.empty() || piece.type < Piece::normal || piece.type > Piece::byte) throw Malformed();
+  if (piece.text.empty()) throw Malformed();
   return piece;
 }
 

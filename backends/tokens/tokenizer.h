@@ -20,8 +20,8 @@ class Tokenizer {
   // One more than the largest token that it makes.
   virtual int64_t vocab() const = 0;
   // Adds the tokens of a text to `tokens`. Names of special tokens in it are text like any other. Byte
-  // pairs throw Error (bad input) with the byte's place where the text is no UTF-8, or has what the vocabulary
-  // cannot say; SentencePiece takes U+FFFD for what is no UTF-8.
+  // pairs throw Error (bad input) with the byte's place where the text is no UTF-8, or has what the
+  // vocabulary cannot say; SentencePiece takes U+FFFD for what is no UTF-8.
   virtual void encode(std::string_view text, std::vector<int32_t>& tokens) const = 0;
   // A token by its name, "<|endoftext|>"; nothing where there is none.
   virtual std::optional<int32_t> find(std::string_view name) const = 0;

@@ -80,6 +80,9 @@ TEST_F(Jpeg, RefusesWhatIsNone) {
   EXPECT_EQ(refused(more.insert(more.size() - 2, "more")), "");
   EXPECT_THAT(refused("GIF89a"), StartsWith("2: a.jpg: is no whole JPEG file: "));
   EXPECT_THAT(refused(whole.substr(0, whole.size() / 2)), StartsWith("2: a.jpg: is no whole JPEG file: "));
+  // Wherever it is cut: grey below the cut is nobody's picture.
+  for (size_t size = 0; size < whole.size(); ++size)
+    EXPECT_NE(refused(whole.substr(0, size)), "") << size << " of " << whole.size();
   // A header that announces more than anybody has.
   const size_t size = whole.find("\xff\xc0") + 5;
   std::string huge = whole;

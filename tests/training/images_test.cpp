@@ -1,6 +1,8 @@
 // Training on JPEG files: the acts that read and decode change no number, whatever their order.
 #include <gmock/gmock.h>
 
+#include <set>
+
 #include "actors/training/beginning.h"
 #include "actors/training/data.h"
 #include "actors/training/evaluate.h"
@@ -117,6 +119,19 @@ TEST_F(ImageTraining, ValidatesOnImagesThatItDoesNotTrainOn) {
   const Data data = open_data(run, job(1)->model);
   EXPECT_EQ(data.held_out->count, 3);
   EXPECT_THAT(data.training, testing::StartsWith("7 encoded images"));
+  run.augment = false;
+  const Data plain = open_data(run, job(1)->model);
+  std::set<std::vector<float>> images;
+  const auto add = [&images](const backends::host::Samples& samples, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      std::vector<float> image(3 * 32 * 32);
+      const sbp::Range whole[] = {{0, 3}, {0, 32}, {0, 32}};
+      samples.read("images", i, whole, false, reinterpret_cast<std::byte*>(image.data()));
+      images.insert(image);
+    }
+  };
+  add(*plain.samples, 7), add(*plain.held_out->samples, 3);
+  EXPECT_EQ(images.size(), 10U);
   const Recorded told = train(1, true);
   ASSERT_EQ(told.validated.size(), 2U);
   EXPECT_NE(told.validated[0], told.validated[1]);
