@@ -71,7 +71,7 @@ TEST_F(Jpeg, RefusesWhatIsNone) {
   const auto refused = [&](const std::string& file) {
     return message_of(folder, [&] { jpeg::decode(bytes_of(file), 1, "a.jpg"); });
   };
-  using testing::StartsWith;
+  using testing::HasSubstr, testing::StartsWith;
   const std::string whole = jpeg_file(64, 64, slope);
   EXPECT_EQ(refused(whole), "");
   EXPECT_EQ(refused(""), "2: a.jpg: is empty, expected a JPEG file");
@@ -83,6 +83,8 @@ TEST_F(Jpeg, RefusesWhatIsNone) {
   // Wherever it is cut: grey below the cut is nobody's picture.
   for (size_t size = 0; size < whole.size(); ++size)
     EXPECT_NE(refused(whole.substr(0, size)), "") << size << " of " << whole.size();
+  const std::string end = "\xff\xd9";  // of the picture, too early
+  EXPECT_THAT(refused(whole.substr(0, whole.size() * 3 / 4) + end), HasSubstr("premature end of data"));
   // A header that announces more than anybody has.
   const size_t size = whole.find("\xff\xc0") + 5;
   std::string huge = whole;
