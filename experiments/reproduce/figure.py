@@ -61,6 +61,7 @@ class Figure:
     missing: tuple[str, ...] = ()  # parts of the published figure that are not there, and why
     measured: bool = False  # on this machine, so different at every run: not pinned
     quick: bool = False  # takes a second or two
+    side_by_side: bool = False  # nothing is published: the table has a column for each quantity
 
 
 @dataclass(frozen=True)

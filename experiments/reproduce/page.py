@@ -7,6 +7,7 @@ from fidelity.family import ROOT
 from fidelity.report import table
 
 from .program import ask
+from .report import side_by_side
 
 PAGE = ROOT / "docs" / "reproduction.md"
 
@@ -32,9 +33,16 @@ def not_there(figures, others):
     return table(["figure", "not there, and why"], lines)
 
 
+def _with_titles(lines):
+    return lines[0], lines[1:]
+
+
 def write(figures, rows, summaries, others):
     blocks = {"run": f"The last full run was on {datetime.date.today()}, of {version()}.", "results": results(figures, rows, summaries),
               "missing": not_there(figures, others)}
+    for figure in figures:
+        if figure.side_by_side:
+            blocks[figure.name] = table(*_with_titles(side_by_side(rows[figure.name])))
     text = PAGE.read_text()
     for name, block in blocks.items():
         text = re.sub(rf"(<!-- {name} -->\n).*?(\n<!-- end -->)", lambda m, block=block: m[1] + block + m[2], text, flags=re.S)

@@ -34,6 +34,14 @@ def table(rows):
     return "\n".join([aligned([HEADER] + lines), *(f"({i + 1}) {note}" for i, note in enumerate(notes))])
 
 
+def side_by_side(rows):
+    """Cells: a line for each name, a column for each quantity, and a line of their titles."""
+    quantities = list(dict.fromkeys(r.quantity for r in rows))
+    values = {(r.name, r.quantity): r.why_not if r.ours is None else value_text(r.ours) for r in rows}
+    names = dict.fromkeys(r.name for r in rows)
+    return [["", *quantities], *([name, *(values[name, quantity] for quantity in quantities)] for name in names)]
+
+
 def summary(figure, rows):
     """Cells: name, verdict, figures, why."""
     found = verdicts(figure, rows)
@@ -51,7 +59,8 @@ def summary_lines(summaries):
 
 def text(figure, result, files):
     rows = result.rows
-    lines = [f"{figure.name}: {figure.title}", "", table(rows), "", *result.notes]
+    values = aligned(side_by_side(rows)) if figure.side_by_side else table(rows)
+    lines = [f"{figure.name}: {figure.title}", "", values, "", *result.notes]
     lines += [f"not there: {part}" for part in figure.missing]
     commands = [command_text(r.command) for r in rows if r.command]
     if commands:
