@@ -45,5 +45,5 @@ def write(figures, rows, summaries, others):
             blocks[figure.name] = table(*_with_titles(side_by_side(rows[figure.name])))
     text = PAGE.read_text()
     for name, block in blocks.items():
-        text = re.sub(rf"(<!-- {name} -->\n).*?(\n<!-- end -->)", lambda m, block=block: m[1] + block + m[2], text, flags=re.S)
+        text = re.sub(rf"(<!-- {name} -->\n).*?(<!-- end -->)", lambda m, block=block: f"{m[1]}{block}\n{m[2]}", text, flags=re.S)
     PAGE.write_text(text)
