@@ -59,6 +59,7 @@ bool uses_momentum(const planner::Job& job) { return uses(job, "momentum"); }
 bool uses_beta1(const planner::Job& job) { return uses(job, "beta1"); }
 bool uses_beta2(const planner::Job& job) { return uses(job, "beta2"); }
 bool uses_eps(const planner::Job& job) { return uses(job, "eps"); }
+bool uses_trust_coefficient(const planner::Job& job) { return uses(job, "trust_coefficient"); }
 
 constexpr Effect effects[] = {
     {"parallel.zero", may_shard, "dp or context_parallel is 2 or more", nullptr, true},
@@ -88,6 +89,7 @@ constexpr Effect effects[] = {
     {"train.beta1", uses_beta1},
     {"train.beta2", uses_beta2},
     {"train.eps", uses_eps},
+    {"train.trust_coefficient", uses_trust_coefficient},
 };
 
 // Where it is asked for, other than its default; null where not.

@@ -301,13 +301,16 @@ std::vector<Key> make_keys() {
   k.push_back(entry("train", "learning_rate", TRAIN(learning_rate), 0, million, "learning rate"));
   k.push_back(entry("train", "weight_decay", TRAIN(weight_decay), 0, million,
                     "decay of matrices, times the learning rate"));
-  k.push_back(entry("train", "momentum", TRAIN(momentum), 0, 0.999999, "of optimizer momentum"));
+  k.push_back(entry("train", "momentum", TRAIN(momentum), 0, 0.999999, "of momentum and lars"));
   k.push_back(entry("train", "beta1", TRAIN(beta1), 0, 0.999999,
-                    "of adam and lion: what remains of the mean gradient"));
+                    "of adam, lion and lamb: what remains of the mean gradient"));
   k.push_back(entry("train", "beta2", TRAIN(beta2), 0, 0.999999,
-                    "of adam: what remains of the mean square; of lion: of the moment"));
-  k.push_back(entry("train", "eps", TRAIN(eps), 0, million,
-                    "of adam and adagrad: added to the root of the mean square, or of the sum of squares"));
+                    "of adam and lamb: what remains of the mean square; of lion: of the moment"));
+  k.push_back(
+      entry("train", "eps", TRAIN(eps), 0, million,
+            "of adam, adagrad and lamb: added to the root of squares; of lars: to the gradient's norm"));
+  k.push_back(entry("train", "trust_coefficient", TRAIN(trust_coefficient), 0, million,
+                    "of lars: the length of a step as a share of the weights' norm"));
   k.push_back(otherwise("none", entry("train", "off", TRAIN(off), 0, 0,
                                       "graph passes switched off: fuse_patterns,fuse_elementwise")));
 

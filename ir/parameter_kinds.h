@@ -2,6 +2,7 @@
 //
 //   h0.mlp.fc1.weight[8, 64, 256]   read between moe_dispatch and moe_combine: experts, of axis 0
 //   h0.conv1.weight[64, 3, 7, 7]    read by conv2d: convolution, [out, in, rows, columns]
+//   h0.conv1.bias[64, 1, 1]         read by add, one axis longer than 1: a vector
 #pragma once
 
 #include <cstdint>
@@ -15,5 +16,9 @@ enum class ParameterKind : uint8_t { plain, convolution, experts };
 
 // By tensor, of parameters and their casts, as forward ops read them; all others are plain.
 std::vector<ParameterKind> parameter_kinds(const Graph& graph);
+
+// By tensor: parameters that are biases, or factors of channels as norms have them. No product or convolution
+// multiplies by them, and they have at most one axis longer than 1, that of experts apart.
+std::vector<bool> vector_parameters(const Graph& graph);
 
 }  // namespace boxcar::ir

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "sbp/at.h"
 #include "sbp/error.h"
@@ -88,9 +89,8 @@ int ProgramBuilder::phase_of(int reg) const {
 
 // By register: who reads it.
 struct ProgramBuilder::Readers {
-  std::set<int> passes;  // phases that run for each micro-batch
-  bool step = false,
-       before = false;  // in a phase of the step; in one that runs before its producer's
+  std::set<int> passes;               // phases that run for each micro-batch
+  bool step = false, before = false;  // once a step: behind its producer; in front of it
 };
 
 bool ProgramBuilder::once_per_step(const ir::Register& reg) const {
@@ -134,7 +134,8 @@ void ProgramBuilder::finish() {
       Readers& who = at(readers, input.reg);
       const int phase = actor.phase;
       if (!phases.per_micro_batch(phase)) {
-        (phase < at(program.actors, reg.producer).phase ? who.before : who.step) = true;
+        const std::pair reader(phase, static_cast<int>(a)), producer(phase_of(input.reg), reg.producer);
+        (reader < producer ? who.before : who.step) = true;
       } else {
         who.passes.insert(phase);
         if (once_per_step(reg)) input.repeat = pipeline_.micro_batches;

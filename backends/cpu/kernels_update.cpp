@@ -8,55 +8,81 @@
 namespace boxcar::backends::cpu {
 namespace {
 
-// Code shared by the update ops. Operands: w, g and state; then maybe a factor on the gradient and a flag
-// whether all gradients are finite, without which the state stays as it was.
+// Operands of an optimizer's op: w, g and the moments, and the norms of a row with a trust ratio; then maybe
+// a factor on the gradient and a flag whether all gradients are finite.
 template <class A, size_t states>
-class Update {
+class Reader {
  public:
-  explicit Update(const Call& call) : count_(call.outputs[0].elements()), gradient_(call, 1) {
-    for (size_t i = 0; i < states; ++i) {
-      states_.emplace_back(call, operand(i));
-      results_.emplace_back(call, i);
-      bytes_.push_back(call.outputs[i].bytes());
-    }
-    for (size_t i = states + 1; i < call.inputs.size(); ++i) scalars_.emplace_back(call, i);
+  // `scalars_at`: where the factor is.
+  Reader(const Call& call, size_t scalars_at) : count_(call.inputs[0].elements()), gradient_(call, 1) {
+    for (size_t i = 0; i < states; ++i) states_.emplace_back(call, operand(i));
+    for (size_t i = states + 1; i < call.inputs.size(); ++i)
+      (i < scalars_at ? norms_ : scalars_).emplace_back(call, i);
   }
 
-  // step(count, g, states, results) for every chunk; g is not multiplied by the factor yet.
-  template <class Step>
-  void run(const Operands& operands, Step step) const {
-    if (scalars_.size() > 1 && scalars_[1].element(operands, 0) == A(0)) return keep(operands);
-    Chunk<A> from_gradient, from[states], to[states];
+  // body(at, count, g, states) for every chunk; g is not multiplied by the factor yet.
+  template <class Body>
+  void each_chunk(const Operands& operands, Body body) const {
+    Chunk<A> from_gradient, from[states];
     for_chunks(count_, [&](int64_t at, int64_t n) {
       const A* loaded[states];
-      A* results[states];
-      for (size_t i = 0; i < states; ++i) {
-        loaded[i] = states_[i].load(operands, at, n, from[i]);
-        results[i] = to[i].at;
-      }
-      step(n, gradient_.load(operands, at, n, from_gradient), loaded, results);
-      for (size_t i = 0; i < states; ++i) results_[i].store(to[i].at, operands, at, n);
+      for (size_t i = 0; i < states; ++i) loaded[i] = states_[i].load(operands, at, n, from[i]);
+      body(at, n, gradient_.load(operands, at, n, from_gradient), loaded);
     });
   }
 
   A factor(const Operands& operands) const {
     return scalars_.empty() ? A(1) : scalars_[0].element(operands, 0);
   }
+  bool is_finite(const Operands& operands) const {
+    return scalars_.size() < 2 || scalars_[1].element(operands, 0) != A(0);
+  }
+  A norm(const Operands& operands, int64_t which) const {
+    return std::sqrt(norms_[0].element(operands, which));
+  }
 
- private:
+ protected:
   static size_t operand(size_t state) { return state == 0 ? 0 : state + 1; }  // w, g, then the others
 
+ private:
+  int64_t count_;
+  In<A> gradient_;
+  std::vector<In<A>> states_, norms_, scalars_;
+};
+
+// An update. Where gradients are not finite the state stays as it was.
+template <class A, size_t states>
+class Update : public Reader<A, states> {
+ public:
+  Update(const Call& call, size_t scalars_at) : Reader<A, states>(call, scalars_at) {
+    for (size_t i = 0; i < states; ++i) {
+      results_.emplace_back(call, i);
+      bytes_.push_back(call.outputs[i].bytes());
+    }
+  }
+
+  // step(count, g, states, results) for every chunk.
+  template <class Step>
+  void run(const Operands& operands, Step step) const {
+    if (!this->is_finite(operands)) return keep(operands);
+    Chunk<A> to[states];
+    A* results[states];
+    for (size_t i = 0; i < states; ++i) results[i] = to[i].at;
+    this->each_chunk(operands, [&](int64_t at, int64_t n, const A* g, const A* const* loaded) {
+      step(n, g, loaded, results);
+      for (size_t i = 0; i < states; ++i) results_[i].store(to[i].at, operands, at, n);
+    });
+  }
+
+ private:
   void keep(const Operands& operands) const {
     for (size_t i = 0; i < states; ++i) {
-      const void* from = operands.inputs[operand(i)];
+      const void* from = operands.inputs[this->operand(i)];
       if (bytes_[i] > 0 && from != operands.outputs[i])
         std::memcpy(operands.outputs[i], from, static_cast<size_t>(bytes_[i]));
     }
   }
 
-  int64_t count_;
-  In<A> gradient_;
-  std::vector<In<A>> states_, scalars_;
   std::vector<Out<A>> results_;
   std::vector<int64_t> bytes_;
 };
@@ -101,13 +127,43 @@ void update_each(int64_t count, const ir::Rates<A>& rates, A scale, const A* g, 
 template <class Op>
 std::unique_ptr<Kernel> make_update(const Call& call) {
   return for_acc(call, [&]<class A>() {
-    return kernel([numbers = ir::numbers_of(Op::row, call.attrs),
-                   update = Update<A, 1 + Op::row.moments>(call)](const Operands& operands) {
+    return kernel(
+        [numbers = ir::numbers_of(Op::row, call.attrs),
+         update = Update<A, 1 + Op::row.moments>(call, ir::operands_of(Op::row))](const Operands& operands) {
+          ir::Rates<A> rates = rates_at<A>(Op::row, numbers, operands.moment);
+          if constexpr (Op::row.has_trust())
+            rates.trust = Op::trust(rates, update.norm(operands, 0), update.norm(operands, 1));
+          const A scale = update.factor(operands);
+          update.run(operands, [&](int64_t n, const A* g, const A* const* state, A* const* result) {
+            update_each<Op>(n, rates, scale, g, state, result);
+          });
+        });
+  });
+}
+
+// Squares of weights, and of what the row measures.
+template <class Op>
+std::unique_ptr<Kernel> make_norms(const Call& call) {
+  return for_acc(call, [&]<class A>() {
+    return kernel([numbers = ir::numbers_of(Op::row, call.attrs), sums = Out<double>(call, 0),
+                   reader = Reader<A, 1 + Op::row.measured_moments>(call, 2 + Op::row.measured_moments)](
+                      const Operands& operands) {
       const ir::Rates<A> rates = rates_at<A>(Op::row, numbers, operands.moment);
-      const A scale = update.factor(operands);
-      update.run(operands, [&](int64_t n, const A* g, const A* const* state, A* const* result) {
-        update_each<Op>(n, rates, scale, g, state, result);
+      const A scale = reader.factor(operands);
+      const auto square = [rates, scale](A g, A w, A m, A v) {
+        const A state[3] = {w, m, v};
+        const A value = Op::template measured<FastMath>(rates, scale * g, state);
+        return value * value;
+      };
+      double weights = 0, measured = 0;
+      reader.each_chunk(operands, [&](int64_t, int64_t n, const A* g, const A* const* state) {
+        weights += sum_of(
+            n, [](A w) { return w * w; }, state[0]);
+        measured += sum_of(n, square, g, state[0], state[Op::row.measured_moments > 0 ? 1 : 0],
+                           state[Op::row.measured_moments > 1 ? 2 : 0]);
       });
+      sums.put(weights, operands, 0);
+      sums.put(measured, operands, 1);
     });
   });
 }
@@ -212,6 +268,7 @@ void add_update_kernels(Factories& table) {
   ir::each_optimizer([&]<class Op>() {
     table[Op::row.name] = make_update<Op>;
     table[ir::all_op(Op::row)] = make_update_all;
+    if constexpr (Op::row.has_trust()) table[ir::norms_op(Op::row)] = make_norms<Op>;
   });
   table.insert({{"accumulate", make_accumulate},
                 {"square_sum", make_square_sum},

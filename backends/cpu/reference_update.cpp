@@ -19,24 +19,48 @@ bool skip(const Tensors& in, Tensors& out, size_t operands) {
   return true;
 }
 
+ir::Rates<double> rates_of(const ir::OptimizerRow& row, const ir::Attrs& attrs) {
+  const ir::UpdateNumbers numbers = ir::numbers_of(row, attrs);
+  ir::Rates<double> rates = {};
+  rates.lr = numbers.lr, rates.decay = numbers.decay;
+  for (int i = 0; i < row.numbers; ++i) {
+    rates.number[i] = numbers.number[i];
+    rates.rest[i] = 1 - numbers.number[i];
+    rates.left[i] = ir::left_of(row, numbers.number[i], numbers.step);
+  }
+  return rates;
+}
+
 template <class Op>
 void update(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   constexpr size_t states = 1 + Op::row.moments;
-  if (skip(in, out, states + 1)) return;
-  const double scale = factor(in, states + 1);
-  const ir::UpdateNumbers numbers = ir::numbers_of(Op::row, attrs);
-  ir::Rates<double> rates = {};
-  rates.lr = numbers.lr, rates.decay = numbers.decay;
-  for (int i = 0; i < Op::row.numbers; ++i) {
-    rates.number[i] = numbers.number[i];
-    rates.rest[i] = 1 - numbers.number[i];
-    rates.left[i] = ir::left_of(Op::row, numbers.number[i], numbers.step);
+  const size_t operands = ir::operands_of(Op::row);
+  if (skip(in, out, operands)) return;
+  const double scale = factor(in, operands);
+  ir::Rates<double> rates = rates_of(Op::row, attrs);
+  if constexpr (Op::row.has_trust()) {
+    const std::vector<double>& norms = in[states + 1].data;
+    rates.trust = Op::trust(rates, std::sqrt(norms[0]), std::sqrt(norms[1]));
   }
   for (size_t i = 0; i < in[0].data.size(); ++i) {
     double state[states] = {in[0].data[i]};
     for (size_t s = 1; s < states; ++s) state[s] = in[s + 1].data[i];
     Op::exact(rates, scale * in[1].data[i], state);
     for (size_t s = 0; s < states; ++s) out[s].data[i] = state[s];
+  }
+}
+
+template <class Op>
+void norms(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  constexpr size_t states = 1 + Op::row.measured_moments;
+  const double scale = factor(in, states + 1);
+  const ir::Rates<double> rates = rates_of(Op::row, attrs);
+  for (size_t i = 0; i < in[0].data.size(); ++i) {
+    double state[states] = {in[0].data[i]};
+    for (size_t s = 1; s < states; ++s) state[s] = in[s + 1].data[i];
+    const double measured = Op::exact_measured(rates, scale * in[1].data[i], state);
+    out[0].data[0] += state[0] * state[0];
+    out[0].data[1] += measured * measured;
   }
 }
 
@@ -87,6 +111,7 @@ void add_update_kernels(KernelTable& table) {
   ir::each_optimizer([&]<class Op>() {
     table[Op::row.name] = update<Op>;
     table[ir::all_op(Op::row)] = each_tensor<Op>;
+    if constexpr (Op::row.has_trust()) table[ir::norms_op(Op::row)] = norms<Op>;
   });
   table.insert({{"accumulate", accumulate},
                 {"square_sum", square_sum},

@@ -15,27 +15,27 @@ namespace {
 ir::Optimizer rule_of(std::string_view name) {
   const auto rows = ir::optimizer_rows();
   for (size_t i = 0; i < rows.size(); ++i)
-    if (name == rows[i].name) return static_cast<ir::Optimizer>(i);
+    if (name == rows[i].name || name == ir::norms_op(rows[i])) return static_cast<ir::Optimizer>(i);
   throw Error::fault(std::string(name), "is no optimizer");
 }
 
-// One tensor or many, as many to a kernel as it takes.
-std::unique_ptr<Kernel> make_update(const Call& call, const Place& place) {
-  const bool wide = any_float64(call);
-  const ir::Updates updates = *ir::updates_of(call.op, call.attrs);
-  const ir::Optimizer rule = rule_of(updates.rule);
-  const ir::OptimizerRow& row = ir::row_of(rule);
-  const ir::UpdateNumbers numbers = ir::numbers_of(row, call.attrs);
-  return kernel(call, place, 0, [wide, updates, rule, &row, numbers](const Act& act) {
-    const size_t scalars = updates.scalars_at(), given = act.call.inputs.size();
+// The numbers of a call's rule.
+class Rule {
+ public:
+  Rule(const Call& call, ir::Optimizer rule)
+      : rule_(rule), row_(ir::row_of(rule)), numbers_(ir::numbers_of(row_, call.attrs)) {}
+
+  // An update without tensors, whose factor and flag are at `scalars` of the act's operands.
+  Update at(const Act& act, size_t scalars) const {
+    const size_t given = act.call.inputs.size();
     Update u;
-    u.rule = rule;
+    u.rule = rule_;
     if (given > scalars) u.scale = act.in(scalars);
     if (given > scalars + 1) u.finite = act.in(scalars + 1);
-    u.weight_decay = numbers.decay;
-    std::copy(std::begin(numbers.number), std::end(numbers.number), u.number);
+    u.weight_decay = numbers_.decay;
+    std::copy(std::begin(numbers_.number), std::end(numbers_.number), u.number);
     // lr, then left_of() each number.
-    const auto at_step = [&row, numbers](const Moment& moment) {
+    const auto at_step = [&row = row_, numbers = numbers_](const Moment& moment) {
       std::array<double, 1 + ir::OptimizerRow::most_numbers> values = {};
       values[0] = moment.learning_rate >= 0 ? moment.learning_rate : numbers.lr;
       for (size_t i = 1; i < values.size(); ++i)
@@ -51,16 +51,33 @@ std::unique_ptr<Kernel> make_update(const Call& call, const Place& place) {
           }));
     u.lr = values[0];
     std::copy(values.begin() + 1, values.end(), u.left);
-    constexpr Update::What old[] = {Update::w, Update::m, Update::v},
-                           next[] = {Update::new_w, Update::new_m, Update::new_v};
+    return u;
+  }
+
+ private:
+  ir::Optimizer rule_;
+  const ir::OptimizerRow& row_;
+  ir::UpdateNumbers numbers_;
+};
+
+constexpr Update::What old_states[] = {Update::w, Update::m, Update::v},
+                       new_states[] = {Update::new_w, Update::new_m, Update::new_v};
+
+// One tensor or many, as many to a kernel as it takes.
+std::unique_ptr<Kernel> make_update(const Call& call, const Place& place) {
+  const bool wide = any_float64(call);
+  const ir::Updates updates = *ir::updates_of(call.op, call.attrs);
+  return kernel(call, place, 0, [wide, updates, rule = Rule(call, rule_of(updates.rule))](const Act& act) {
+    Update u = rule.at(act, updates.scalars_at());
     size_t copies = 0;
     for (size_t t = 0; t < updates.tensors; ++t) {
       Update::Tensor& tensor = u.tensor[u.tensors++] = {};
       tensor.count = act.call.inputs[updates.input(t, 0)].elements();
       tensor.set(Update::g, act.in(updates.gradient(t)));
+      if (updates.has_norms) tensor.set(Update::norms, act.in(updates.norms(t)));
       for (size_t s = 0; s < updates.states(); ++s) {
-        tensor.set(old[s], act.in(updates.input(t, s)));
-        tensor.set(next[s], act.out(updates.output(t, s)));
+        tensor.set(old_states[s], act.in(updates.input(t, s)));
+        tensor.set(new_states[s], act.out(updates.output(t, s)));
       }
       if (copies < updates.copies.size() && updates.copies[copies] == t)
         tensor.set(Update::copy, act.out(updates.copy_at(copies++)));
@@ -69,6 +86,22 @@ std::unique_ptr<Kernel> make_update(const Call& call, const Place& place) {
       u.tensors = 0;
     }
   });
+}
+
+// Operands as an update's, of the moments those that are measured, without norms and flag.
+std::unique_ptr<Kernel> make_norms(const Call& call, const Place& place) {
+  const int64_t elements = call.inputs[0].elements();
+  const ir::Optimizer named = rule_of(call.op);
+  const auto states = static_cast<size_t>(1 + ir::row_of(named).measured_moments);
+  return kernel(call, place, scratch_of_norms(elements),
+                [elements, states, wide = any_float64(call), rule = Rule(call, named)](const Act& act) {
+                  Update u = rule.at(act, states + 1);
+                  Update::Tensor& tensor = u.tensor[u.tensors++];
+                  tensor.count = elements;
+                  tensor.set(Update::g, act.in(1));
+                  for (size_t s = 0; s < states; ++s) tensor.set(old_states[s], act.in(s == 0 ? 0 : s + 1));
+                  launch_norms(u, act.out(0), act.scratch, wide, act.stream);
+                });
 }
 
 std::unique_ptr<Kernel> make_clip_scale(const Call& call, const Place& place) {
@@ -82,8 +115,10 @@ std::unique_ptr<Kernel> make_clip_scale(const Call& call, const Place& place) {
 }  // namespace
 
 void add_update_kernels(Factories& table) {
-  for (const ir::OptimizerRow& row : ir::optimizer_rows())
+  for (const ir::OptimizerRow& row : ir::optimizer_rows()) {
     table[row.name] = table[ir::all_op(row)] = make_update;
+    if (row.has_trust()) table[ir::norms_op(row)] = make_norms;
+  }
   table["clip_scale"] = make_clip_scale;
 }
 

@@ -149,16 +149,16 @@ void write_optimizer(Writer& w) {
   const ir::TrainOptions& t = w.from.train();
   const bool adam = t.optimizer == ir::Optimizer::adam, momentum = t.optimizer == ir::Optimizer::momentum;
   const bool lion = t.optimizer == ir::Optimizer::lion, adagrad = t.optimizer == ir::Optimizer::adagrad;
-  const bool known = adam || lion || adagrad;
-  w.set("optimizer.type", adam ? "AdamW" : lion ? "Lion" : adagrad ? "Adagrad" : "SGD");
+  const bool lamb = t.optimizer == ir::Optimizer::lamb, known = adam || lion || adagrad || lamb;
+  w.set("optimizer.type", adam ? "AdamW" : lion ? "Lion" : adagrad ? "Adagrad" : lamb ? "Lamb" : "SGD");
+  if (lamb) w.cannot("DeepSpeed's trust ratio is from 0.01 to 10, and vectors have one too");
+  if (lamb && w.from.sharded()) w.cannot("with ZeRO DeepSpeed's trust ratio is of a shard of all tensors");
   if (!known && !is_sgd(t.optimizer)) w.cannot("DeepSpeed has no such optimizer; SGD is written");
   w.set("optimizer.params.lr", t.learning_rate);
-  if (adam || lion) w.set("optimizer.params.betas", Json::array({t.beta1, t.beta2}));
-  if (adam || adagrad) w.set("optimizer.params.eps", t.eps);
-  if (!known) {
-    w.set("optimizer.params.momentum", momentum ? t.momentum : 0.0);
-    if (w.from.sharded()) w.set("zero_allow_untested_optimizer", true);
-  }
+  if (adam || lion || lamb) w.set("optimizer.params.betas", Json::array({t.beta1, t.beta2}));
+  if (adam || adagrad || lamb) w.set("optimizer.params.eps", t.eps);
+  if (!known) w.set("optimizer.params.momentum", momentum ? t.momentum : 0.0);
+  if ((!known || lamb) && w.from.sharded()) w.set("zero_allow_untested_optimizer", true);
   w.set("optimizer.params.weight_decay", t.weight_decay);
   if (t.weight_decay > 0)
     w.cannot("train.weight_decay",
@@ -285,10 +285,10 @@ std::vector<Row> make_rows() {
        "the model's code decides",
        write_code},
       {{"train.optimizer", "train.learning_rate", "train.momentum", "train.beta1", "train.beta2", "train.eps",
-        "train.weight_decay"},
+        "train.trust_coefficient", "train.weight_decay"},
        {"optimizer.type", "optimizer.params.lr", "optimizer.params.betas", "optimizer.params.eps",
         "optimizer.params.momentum", "optimizer.params.weight_decay", "zero_allow_untested_optimizer"},
-       "decay of matrices alone, which the program's groups of parameters are for",
+       "lars; lamb's ratio; decay of matrices alone, which the program's groups of parameters are for",
        write_optimizer},
       {{"train.fused_optimizer"}, {}, "its AdamW always updates many tensors at once"},
       {{"train.clip_norm"},

@@ -413,9 +413,10 @@ std::vector<Row> make_rows() {
        [](Writer& w) {
          if (w.from.train().epilogues) w.cannot("products are kernels of their own");
        }},
-      {{"train.optimizer", "train.momentum", "train.beta1", "train.beta2", "train.eps"},
+      {{"train.optimizer", "train.momentum", "train.beta1", "train.beta2", "train.eps",
+        "train.trust_coefficient"},
        {"optimizer.name", "optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
-       "sgd, momentum, adagrad and lion",
+       "optimizers other than adam",
        write_optimizer},
       {{"train.fused_optimizer"},
        {"optimizer.implementation"},

@@ -16,6 +16,19 @@
 // apart from UPDATE, which kernels are made of: that computes in A, float or double, with functions of M
 // (sqrt, corrected). On the CPU it becomes vector code: no loops, and no branches but a choice by value.
 //
+// A row with a trust ratio scales the step of a tensor by norms over the whole of it, of which a device may
+// hold a part. So an op before the update adds up squares of weights, and of what else the row measures:
+//
+//   w (3, 4), lr 0.5, direction (6, 8)          on two devices, one element each
+//   lamb_norms(w, g, m, v, scale?) -> norms     (9, 36) and (16, 64), of the layout P
+//   all-reduce                                  (25, 100): norms 5 and 10, their ratio 1/2
+//   lamb(w, g, m, v, norms, scale?, finite?)    r.trust = 1/2: w = (3, 4) - 0.5 * 1/2 * (6, 8)
+//
+// It computes the direction twice, from the same state, and so keeps no tensor of it. Vectors (biases, the
+// weights of norms) have no ratio and no decay; the row that is named updates them. So does the code of
+// LAMB's authors (google-research/albert, lamb_optimizer.py: exclude_from_layer_adaptation is by default what
+// is excluded from decay, LayerNorm and biases); apex and timm too leave out parameters that do not decay.
+//
 // Plain C++17, and nothing of Boxcar's but the like: nvcc reads it too.
 #pragma once
 
@@ -40,6 +53,8 @@ struct OptimizerRow {
   double rate = 0.01;   // learning rate of an op by itself, as in tests; a job always gives its own
   bool counts = false;  // the steps that were taken, to correct moments that began at zero
   int positive = 0;     // the moment that is never negative, counted from 1; 0: none
+  const char* of_vectors = nullptr;  // with a trust ratio: the row that updates vectors,
+  int measured_moments = 0;          // and so many moments that the ratio depends on
   int numbers = 0;
   Number number[most_numbers] = {};
 
@@ -64,6 +79,11 @@ struct OptimizerRow {
     OptimizerRow r = *this;
     return r.positive = moment, r;
   }
+  constexpr OptimizerRow trusts(const char* row_of_vectors, int moments_measured) const {
+    OptimizerRow r = *this;
+    return r.of_vectors = row_of_vectors, r.measured_moments = moments_measured, r;
+  }
+  constexpr bool has_trust() const { return of_vectors != nullptr; }
   constexpr OptimizerRow with(const char* attr, double by_default) const {
     OptimizerRow r = *this;
     return r.number[r.numbers].name = attr, r.number[r.numbers++].value = by_default, r;
@@ -78,6 +98,7 @@ struct Rates {
   A lr, decay;
   A number[most], rest[most];  // of the row; 1 less it
   A left[most];                // of update: what M::corrected takes, the CPU's one over it
+  A trust = 1;                 // of a tensor, from its norms
 };
 
 namespace optimizers {
@@ -170,6 +191,79 @@ struct lion {
   }
 };
 
+// With a trust ratio: the value of an element that is measured, and the ratio for the norms of weights and of
+// those values.
+#define BOXCAR_MEASURED       \
+  template <class M, class A> \
+  BOXCAR_DEVICE static A measured
+#define BOXCAR_TRUST \
+  template <class A> \
+  BOXCAR_DEVICE static A trust
+
+// LARS (You et al. 2017, arXiv:1708.03888): momentum, with steps as long as the coefficient (0.001 in the
+// paper) times the weights' norm.
+// The learning rate is outside of the moment, as in apex's LARC and timm, whose eps this is. A tensor without
+// weights or without gradients has a ratio of 1, as there.
+struct lars {
+  static constexpr OptimizerRow row = OptimizerRow("lars", 1)
+                                          .is_linear()
+                                          .costs(6)
+                                          .with("momentum", 0.9)
+                                          .with("trust_coefficient", 0.001)
+                                          .with("eps", 1e-8)
+                                          .trusts("momentum", 0);
+  static double exact_measured(const Rates<double>&, double g, const double*) { return g; }
+  static void exact(const Rates<double>& r, double g, double* s) {
+    s[1] = r.number[0] * s[1] + r.trust * (g + r.decay * s[0]);
+    s[0] = s[0] - r.lr * s[1];
+  }
+  BOXCAR_MEASURED(const Rates<A>&, A g, const A*) { return g; }
+  BOXCAR_TRUST(const Rates<A>& r, A w, A g) {
+    return w > 0 && g > 0 ? r.number[1] * w / (g + r.decay * w + r.number[2]) : A(1);
+  }
+  BOXCAR_UPDATE(const Rates<A>& r, A g, A* s) {
+    s[1] = r.number[0] * s[1] + r.trust * (g + r.decay * s[0]);
+    s[0] = s[0] - r.lr * s[1];
+  }
+};
+
+// LAMB (You et al. 2019, arXiv:1904.00962): Adam's direction and the decay, as long as the weights' norm. eps
+// is the authors', apex's and timm's. A tensor of zeros, or one that stays where it is, has a ratio of 1.
+struct lamb {
+  static constexpr OptimizerRow row = OptimizerRow("lamb", 2)
+                                          .costs(16)
+                                          .at_rate(1e-3)
+                                          .with("beta1", 0.9)
+                                          .with("beta2", 0.999)
+                                          .with("eps", 1e-6)
+                                          .counts_steps()
+                                          .never_negative(2)
+                                          .trusts("adam", 2);
+  static double exact_measured(const Rates<double>& r, double g, const double* s) {
+    const double m = r.number[0] * s[1] + r.rest[0] * g, v = r.number[1] * s[2] + r.rest[1] * g * g;
+    return m / r.left[0] / (std::sqrt(v / r.left[1]) + r.number[2]) + r.decay * s[0];
+  }
+  static void exact(const Rates<double>& r, double g, double* s) {
+    const double direction = exact_measured(r, g, s);
+    s[1] = r.number[0] * s[1] + r.rest[0] * g;
+    s[2] = r.number[1] * s[2] + r.rest[1] * g * g;
+    s[0] = s[0] - r.lr * r.trust * direction;
+  }
+  BOXCAR_MEASURED(const Rates<A>& r, A g, const A* s) {
+    const A m = r.number[0] * s[1] + r.rest[0] * g, v = r.number[1] * s[2] + r.rest[1] * g * g;
+    return M::corrected(m, r.left[0]) / (M::sqrt(M::corrected(v, r.left[1])) + r.number[2]) + r.decay * s[0];
+  }
+  BOXCAR_TRUST(const Rates<A>&, A w, A direction) { return w > 0 && direction > 0 ? w / direction : A(1); }
+  BOXCAR_UPDATE(const Rates<A>& r, A g, A* s) {
+    const A direction = measured<M>(r, g, s);
+    s[1] = r.number[0] * s[1] + r.rest[0] * g;
+    s[2] = r.number[1] * s[2] + r.rest[1] * g * g;
+    s[0] = s[0] - r.lr * r.trust * direction;
+  }
+};
+
+#undef BOXCAR_TRUST
+#undef BOXCAR_MEASURED
 #undef BOXCAR_UPDATE
 
 }  // namespace optimizers
@@ -180,7 +274,9 @@ struct lion {
   ROW(momentum)                \
   ROW(adam)                    \
   ROW(adagrad)                 \
-  ROW(lion)
+  ROW(lion)                    \
+  ROW(lars)                    \
+  ROW(lamb)
 
 #define BOXCAR_NAME(optimizer) optimizer,
 enum class Optimizer : uint8_t { BOXCAR_OPTIMIZERS(BOXCAR_NAME) };

@@ -36,7 +36,8 @@ bool has_number(const OptimizerRow& row, std::string_view name) {
 }
 
 UpdateNumbers numbers_of(const OptimizerRow& row, const Attrs& attrs) {
-  UpdateNumbers numbers{attr_float(attrs, "lr"), attr_float(attrs, "weight_decay")};
+  UpdateNumbers numbers{attrs.contains("lr") ? attr_float(attrs, "lr") : 0,
+                        attr_float(attrs, "weight_decay")};
   for (int i = 0; i < row.numbers; ++i) numbers.number[i] = attr_float(attrs, row.number[i].name);
   if (row.counts) numbers.step = attr_int(attrs, "step");
   return numbers;

@@ -19,13 +19,20 @@ const OptimizerRow& row_of(Optimizer optimizer);
 const OptimizerRow* find_optimizer(std::string_view op);  // null: it has no row
 std::vector<std::string> words_of(Optimizer);
 
+// w, g, the moments, and the norms of a row with a trust ratio: operands of one tensor's update
+inline size_t operands_of(const OptimizerRow& row) {
+  return static_cast<size_t>(2 + row.moments + (row.has_trust() ? 1 : 0));
+}
+
 // "adam_all"
 inline std::string all_op(const OptimizerRow& row) { return std::string(row.name) + "_all"; }
+// "lamb_norms": of a row with a trust ratio, squares of weights and of what it measures, each in one sum
+inline std::string norms_op(const OptimizerRow& row) { return std::string(row.name) + "_norms"; }
 bool has_number(const OptimizerRow& row, std::string_view name);
 
 // The attributes of an optimizer's op, in double.
 struct UpdateNumbers {
-  double lr = 0, decay = 0;
+  double lr = 0, decay = 0;  // lr: of an update
   double number[OptimizerRow::most_numbers] = {};
   int64_t step = 0;  // of a row that counts steps
 };

@@ -2,6 +2,9 @@
 //
 //   adam(w, g, m, v, scale?, finite?) -> w, m, v     moments and master weights in float32 or
 //   float64, in any split; never partial
+//   lamb_norms(w, g, m, v, scale?) -> norms          with the moments that it measures; float32[2], or
+//   float64[2]; P(sum) where w is split
+//   lamb(w, g, m, v, norms, scale?, finite?)         a row with a trust ratio (optimizer_rows.h)
 //
 // `scale` is a factor on the gradient (clip_scale's: clipping, one over the loss scale); where `finite` is
 // false the state stays as it was. The update ops write their state in place on a device; here outputs are
@@ -19,36 +22,44 @@ using sbp::IndexMap;
 const Omission kNoExtremum = {"weights, gradients and moments are sums, never P(max) or P(min)",
                               has_extremum};
 
-// State operands have the type of w; the gradient its shape, in any float type; scale and finite are scalars.
+// w, the gradient in any float type, the moments, of one shape.
+Types states_of(const std::string& name, const std::vector<std::string>& operands, const Types& in) {
+  for (size_t i = 1; i < operands.size(); ++i) same_shape(name, operands[i], in[i], operands[0], in[0]);
+  Types states = {in[0]};
+  states.insert(states.end(), in.begin() + 2, in.begin() + static_cast<std::ptrdiff_t>(operands.size()));
+  return states;
+}
+
+// States keep their types; norms are two numbers; scale and finite are scalars.
 std::function<Types(const Types&, const Attrs&)> infer_update(const std::string& name,
-                                                              const std::vector<std::string>& operands) {
-  return [name, operands](const Types& in, const Attrs&) -> Types {
-    same_shape(name, operands[1], in[1], operands[0], in[0]);
-    Types out = {in[0]};
-    for (size_t i = 2; i < operands.size(); ++i) {
-      same_shape(name, operands[i], in[i], operands[0], in[0]);
-      out.push_back(in[i]);
-    }
-    for (size_t i = operands.size(); i < in.size(); ++i)
-      if (!in[i].shape.empty()) refuse(name, i == operands.size() ? "scale" : "finite", in[i], "a scalar");
-    return out;
+                                                              const std::vector<std::string>& operands,
+                                                              bool has_norms) {
+  return [name, operands, has_norms](const Types& in, const Attrs&) -> Types {
+    size_t at = operands.size();
+    if (has_norms && in[at].shape != Shape{2}) refuse(name, "norms", in[at], "[2]");
+    if (has_norms) ++at;
+    for (size_t i = at; i < in.size(); ++i)
+      if (!in[i].shape.empty()) refuse(name, i == at ? "scale" : "finite", in[i], "a scalar");
+    return states_of(name, operands, in);
   };
 }
 
-std::function<IndexMap(const Types&, const Attrs&)> update_map(size_t operands, bool linear) {
-  return [operands, linear](const Types& in, const Attrs&) {
+std::function<IndexMap(const Types&, const Attrs&)> update_map(size_t operands, bool linear, bool has_norms) {
+  return [operands, linear, has_norms](const Types& in, const Attrs&) {
     IndexMap map;
     Indices names = indices("i", in[0].shape.size());
     map.inputs.assign(operands, names);
     map.inputs.resize(in.size());  // scalars
+    if (has_norms) map.inputs[operands] = {"_"};
     map.outputs.assign(operands - 1, names);
     if (linear) {
       map.linear = {{}};
       for (int i = 0; i < static_cast<int>(operands); ++i) map.linear[0].push_back(i);
-      if (in.size() > operands) {  // the factor takes the gradient's part: it is what moves
+      const size_t scale = operands + (has_norms ? 1 : 0);
+      if (in.size() > scale) {  // the factor takes the gradient's part: it is what moves
         map.linear.push_back(map.linear[0]);
         map.linear[1].erase(map.linear[1].begin() + 1);
-        map.linear[1].push_back(static_cast<int>(operands));
+        map.linear[1].push_back(static_cast<int>(scale));
       }
     }
     return map;
@@ -64,53 +75,116 @@ std::function<std::vector<Sample>(const Extent&)> update_samples(size_t operands
   };
 }
 
-// The same with a factor, and with a factor and a flag for finite gradients.
+// The operands of a row, some with norms behind them: with a factor, with a factor and a flag for finite
+// gradients, and with neither.
 std::function<std::vector<Sample>(const Extent&)> optimizer_samples(size_t operands,
-                                                                    std::vector<Domain> domains) {
-  return [operands, domains](const Extent& n) {
+                                                                    std::vector<Domain> domains,
+                                                                    bool has_norms) {
+  return [operands, domains, has_norms](const Extent& n) {
     std::vector<Sample> samples = update_samples(operands, domains)(n);
-    for (size_t i = 0; i < samples.size(); ++i) {
-      samples[i].domains.resize(operands);
+    samples.push_back(update_samples(operands, domains)(n)[0]);
+    for (Sample& sample : samples) {
+      sample.domains.resize(operands);
+      if (!has_norms) continue;
+      sample.inputs.push_back(f32({2}));
+      sample.domains.push_back({0.25, 16, 0.25});
+    }
+    for (size_t i = 0; i < 2; ++i) {
       samples[i].inputs.push_back(f32({}));
       samples[i].domains.push_back({0.25, 2, 0.25});
       if (i == 0) continue;
       samples[i].inputs.push_back({{}, DType::boolean});
       samples[i].domains.push_back({0, 1, 1});
     }
-    samples.push_back(update_samples(operands, domains)(n)[0]);
     return samples;
   };
 }
 
-OpDef op_of(const OptimizerRow& row) {
+std::vector<std::string> operands_named(int moments) {
   std::vector<std::string> operands = {"w", "g", "m", "v"};
-  operands.resize(static_cast<size_t>(2 + row.moments));
+  operands.resize(static_cast<size_t>(2 + moments));
+  return operands;
+}
+
+Attrs attrs_of(const OptimizerRow& row) {
+  Attrs attrs = {{"weight_decay", 0.0}};
+  for (int i = 0; i < row.numbers; ++i) attrs[row.number[i].name] = row.number[i].value;
+  if (row.counts) attrs["step"] = int64_t{1};
+  return attrs;
+}
+
+std::vector<Domain> domains_of(const OptimizerRow& row) {
+  if (row.positive == 0) return {};
+  std::vector<Domain> domains(static_cast<size_t>(1 + row.positive));
+  domains.push_back({0, 8, 0.5});
+  return domains;
+}
+
+OpDef op_of(const OptimizerRow& row) {
+  const std::vector<std::string> operands = operands_named(row.moments);
   std::vector<std::string> outputs = operands;
   outputs.erase(outputs.begin() + 1);  // all but g
   std::vector<std::string> inputs = operands;
+  if (row.has_trust()) inputs.push_back("norms");
   inputs.insert(inputs.end(), {"scale?", "finite?"});
-  Attrs attrs = {{"lr", row.rate}, {"weight_decay", 0.0}};
-  for (int i = 0; i < row.numbers; ++i) attrs[row.number[i].name] = row.number[i].value;
-  if (row.counts) attrs["step"] = int64_t{1};
-  std::vector<Domain> domains;
-  if (row.positive > 0) {
-    domains.resize(static_cast<size_t>(1 + row.positive));
-    domains.push_back({0, 8, 0.5});
-  }
+  Attrs attrs = attrs_of(row);
+  attrs["lr"] = row.rate;
   return {.name = row.name,
           .inputs = inputs,
           .outputs = outputs,
           .attrs = std::move(attrs),
-          .infer = infer_update(row.name, operands),
-          .index_map = update_map(operands.size(), row.linear),
+          .infer = infer_update(row.name, operands, row.has_trust()),
+          .index_map = update_map(operands.size(), row.linear, row.has_trust()),
           .work = per_element(row.flops),
           .tolerance = 1e-12,
-          .samples = optimizer_samples(operands.size(), std::move(domains)),
+          .samples = optimizer_samples(operands.size(), domains_of(row), row.has_trust()),
           .omitted = {kNoExtremum}};
 }
 
+// i0 i1, ... -> _ ; sum i0 i1
+IndexMap norms_map(const Types& in, size_t operands) {
+  IndexMap map;
+  map.inputs.assign(operands, indices("i", in[0].shape.size()));
+  map.inputs.resize(in.size());  // the factor
+  map.outputs = {{"_"}};
+  for (const sbp::Index& name : map.inputs[0]) map.reduced.push_back({name, sbp::Reduction::sum});
+  return map;
+}
+
+OpDef norms_op_of(const OptimizerRow& row) {
+  const std::string name = norms_op(row);
+  const std::vector<std::string> operands = operands_named(row.measured_moments);
+  std::vector<std::string> inputs = operands;
+  inputs.emplace_back("scale?");
+  auto infer = [name, operands](const Types& in, const Attrs&) -> Types {
+    if (in.size() > operands.size() && !in.back().shape.empty()) refuse(name, "scale", in.back(), "a scalar");
+    return {{{2}, wide(states_of(name, operands, in)[0].dtype)}};
+  };
+  auto samples = [count = operands.size(), domains = domains_of(row)](const Extent& n) {
+    std::vector<Sample> some = update_samples(count, domains)(n);
+    some[0].domains.resize(count);
+    some[0].inputs.push_back(f32({}));
+    some[0].domains.push_back({0.25, 2, 0.25});
+    return some;
+  };
+  return {
+      .name = name,
+      .inputs = inputs,
+      .outputs = {"norms"},
+      .attrs = attrs_of(row),
+      .infer = infer,
+      .index_map = [count = operands.size()](const Types& in, const Attrs&) { return norms_map(in, count); },
+      .work = per_element(row.flops),
+      .tolerance = 1e-12,
+      .samples = samples,
+      .omitted = row.linear ? std::vector{kNoExtremum} : std::vector<Omission>()};
+}
+
 void add_optimizers(std::vector<OpDef>& out) {
-  for (const OptimizerRow& row : optimizer_rows()) out.push_back(op_of(row));
+  for (const OptimizerRow& row : optimizer_rows()) {
+    out.push_back(op_of(row));
+    if (row.has_trust()) out.push_back(norms_op_of(row));
+  }
 }
 
 // i0 i1 -> ; sum i0 i1

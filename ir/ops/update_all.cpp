@@ -66,7 +66,8 @@ std::vector<sbp::Signature> splits_of_all(const std::string& name, const Types& 
   for (const std::vector<sbp::Sbp>& choice : choices) {
     sbp::Signature signature;
     for (const sbp::Sbp layout : choice) {
-      signature.inputs.insert(signature.inputs.end(), updates.operands, layout);
+      signature.inputs.insert(signature.inputs.end(), updates.states() + 1, layout);
+      if (updates.has_norms) signature.inputs.push_back(sbp::Sbp::B());
       signature.outputs.insert(signature.outputs.end(), updates.states(), layout);
     }
     for (const size_t t : updates.copies) signature.outputs.push_back(choice[t]);
@@ -88,11 +89,13 @@ Work work_of_all(const OpDef& one, const Types& in, const Types& out, const Attr
 std::vector<Sample> samples_of(const OpDef& one, const Extent& n) {
   const Sample single = one.samples(n)[2];
   const size_t operands = single.inputs.size();
+  const bool has_norms = updates_of(one.name, {})->has_norms;
   const auto sample = [&](const std::vector<Shape>& shapes, size_t scalars, Shape copies) {
     Sample result{.inputs = {},
                   .attrs = {{"tensors", static_cast<int64_t>(shapes.size())}, {"copies", std::move(copies)}}};
     for (const Shape& shape : shapes) {
       result.inputs.insert(result.inputs.end(), operands, f32(shape));
+      if (has_norms) result.inputs.back() = single.inputs.back();
       result.domains.insert(result.domains.end(), single.domains.begin(), single.domains.end());
       result.domains.resize(result.inputs.size());
     }
@@ -110,12 +113,14 @@ std::vector<Sample> samples_of(const OpDef& one, const Extent& n) {
 
 std::optional<Updates> updates_of(std::string_view name, const Attrs& attrs) {
   for (const OptimizerRow& row : optimizer_rows()) {
-    const auto operands = static_cast<size_t>(2 + row.moments);
-    if (name == row.name) return Updates{row.name, operands};
-    if (name != all_op(row)) continue;
+    const bool all = name == all_op(row);
+    if (!all && name != row.name) continue;
+    Updates updates{.rule = row.name, .operands = operands_of(row), .has_norms = row.has_trust()};
+    if (!all) return updates;
     const Shape& copies = attr_ints(attrs, "copies");
-    return Updates{
-        row.name, operands, static_cast<size_t>(attr_int(attrs, "tensors")), {copies.begin(), copies.end()}};
+    updates.tensors = static_cast<size_t>(attr_int(attrs, "tensors"));
+    updates.copies.assign(copies.begin(), copies.end());
+    return updates;
   }
   return {};
 }

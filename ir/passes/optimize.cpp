@@ -1,8 +1,11 @@
-// One update op per parameter: state before, gradient, factor -> state after.
+// One update op per parameter: state before, gradient, factor -> state after. With a trust ratio the norms of
+// all matrices come first, so that their sums over devices go together.
 #include <utility>
 
 #include "ir/ops/optimizers.h"
+#include "ir/parameter_kinds.h"
 #include "ir/passes/pass.h"
+#include "sbp/at.h"
 
 namespace boxcar::ir {
 namespace {
@@ -12,40 +15,61 @@ constexpr std::pair<std::string_view, double TrainOptions::*> job_numbers[] = {
     {"momentum", &TrainOptions::momentum},
     {"beta1", &TrainOptions::beta1},
     {"beta2", &TrainOptions::beta2},
-    {"eps", &TrainOptions::eps}};
+    {"eps", &TrainOptions::eps},
+    {"trust_coefficient", &TrainOptions::trust_coefficient}};
 
-// Only matrices decay, as in training recipes.
-double weight_decay(const TrainOptions& options, const Shape& weight) {
-  return weight.size() > 1 ? options.weight_decay : 0;
+const OptimizerRow& row_for(const TrainOptions& options, bool is_vector) {
+  const OptimizerRow& row = row_of(options.optimizer);
+  return row.has_trust() && is_vector ? *find_optimizer(row.of_vectors) : row;
 }
 
-Attrs attrs_of(const TrainOptions& options, const Shape& weight) {
-  Attrs attrs = {{"lr", options.learning_rate}, {"weight_decay", weight_decay(options, weight)}};
+// Vectors do not decay, as in training recipes.
+Attrs attrs_of(const TrainOptions& options, const OptimizerRow& row, bool is_vector) {
+  Attrs attrs = {{"weight_decay", is_vector ? 0.0 : options.weight_decay}};
   for (const auto& [name, number] : job_numbers)
-    if (has_number(row_of(options.optimizer), name)) attrs[std::string(name)] = options.*number;
+    if (has_number(row, name)) attrs[std::string(name)] = options.*number;
   return attrs;
 }
 
-void update(Step& step, Rewriter& rewrite, const Gradient& gradient, Op like) {
-  Graph& graph = rewrite.graph();
-  const OptimizerRow& row = row_of(step.options.optimizer);
-  like.phase = Phase::update;
+// A parameter's update in the making.
+struct Pending {
+  const OptimizerRow& row;
+  Op like;                         // the parameter's, in the update phase
+  Attrs attrs;                     // of the norms and, with lr, of the update
+  std::vector<TensorId> operands;  // w, g, the moments; then the norms
+};
+
+// Adds the moments, and the norms of a row with a trust ratio.
+Pending prepare(const Step& step, Rewriter& rewrite, const Gradient& gradient, Op like, bool is_vector) {
   const TensorId weight = like.outputs[0];
-  const TensorType type = graph.tensor(weight).type;
-  const DType dtype = wide(type.dtype);
-  std::vector<TensorId> state = {weight};
-  std::vector<TensorId> operands = {weight, gradient.gradient};
-  std::vector<std::string> names = {like.name + ".next"};
-  for (int i = 0; i < row.moments; ++i) {  // of the parameter's shape each
-    const std::string name = like.name + (i == 0 ? ".m" : ".v");
-    state.push_back(rewrite.add_source("parameter", name, {type.shape, dtype}, Role::optimizer, {}, like));
-    operands.push_back(state.back());
-    names.push_back(name + ".next");
-  }
-  if (step.scale >= 0) operands.push_back(step.scale);
-  if (step.finite >= 0) operands.push_back(step.finite);
-  const auto next = rewrite.add(
-      {row.name, operands, attrs_of(step.options, type.shape), like.name + ".update", names}, like);
+  const TensorType type = rewrite.graph().tensor(weight).type;
+  const OptimizerRow& row = row_for(step.options, is_vector);
+  like.phase = Phase::update;
+  Pending one{row, like, attrs_of(step.options, row, is_vector), {weight, gradient.gradient}};
+  for (int i = 0; i < row.moments; ++i)  // of the parameter's shape each
+    one.operands.push_back(rewrite.add_source("parameter", like.name + (i == 0 ? ".m" : ".v"),
+                                              {type.shape, wide(type.dtype)}, Role::optimizer, {}, like));
+  if (!row.has_trust()) return one;
+  std::vector<TensorId> measured = one.operands;
+  measured.resize(static_cast<size_t>(2 + row.measured_moments));
+  if (step.scale >= 0) measured.push_back(step.scale);
+  one.operands.push_back(
+      rewrite.add({norms_op(row), measured, one.attrs, like.name + ".norms", {}}, like)[0]);
+  return one;
+}
+
+void update(const Step& step, Rewriter& rewrite, Pending one) {
+  Graph& graph = rewrite.graph();
+  std::vector<TensorId> state = one.operands;
+  state.erase(state.begin() + 1);  // the gradient
+  state.resize(static_cast<size_t>(1 + one.row.moments));
+  std::vector<std::string> names;
+  for (const TensorId t : state) names.push_back(graph.tensor(t).name + ".next");
+  one.attrs["lr"] = step.options.learning_rate;
+  if (step.scale >= 0) one.operands.push_back(step.scale);
+  if (step.finite >= 0) one.operands.push_back(step.finite);
+  const auto next =
+      rewrite.add({one.row.name, one.operands, one.attrs, one.like.name + ".update", names}, one.like);
   for (size_t i = 0; i < state.size(); ++i) {
     graph.tensor(next[i]).role = graph.tensor(state[i]).role;
     graph.updates.push_back({state[i], next[i]});
@@ -63,11 +87,21 @@ void set_optimizer(TrainOptions& options, Optimizer optimizer) {
 }
 
 void optimize(Step& step) {
+  const std::vector<bool> vectors = vector_parameters(step.graph);
   std::vector<Op> states;
   for (const Gradient& gradient : step.gradients) states.push_back(state_op(step.graph, gradient.parameter));
   Rewriter rewrite(step.graph);
   for (Op& op : rewrite.old_ops()) rewrite.keep(std::move(op));
-  for (size_t i = 0; i < states.size(); ++i) update(step, rewrite, step.gradients[i], std::move(states[i]));
+  std::vector<Pending> measured;
+  for (size_t i = 0; i < states.size(); ++i) {
+    const bool is_vector = at(vectors, states[i].outputs[0]);
+    Pending one = prepare(step, rewrite, step.gradients[i], std::move(states[i]), is_vector);
+    if (one.row.has_trust())
+      measured.push_back(std::move(one));
+    else
+      update(step, rewrite, std::move(one));
+  }
+  for (Pending& one : measured) update(step, rewrite, std::move(one));
   step.finish(rewrite);
 }
 

@@ -64,13 +64,14 @@ struct TrainOptions {
   double weight_decay = 0;  // of matrices alone: biases and the weights of norms are left as they are
   double momentum = 0.9;    // as those of the optimizer's row (set_optimizer)
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  double trust_coefficient = 0.001;
   int micro_batches = 1;      // gradients are accumulated over this many
   double loss_scale = 65536;  // fp16 only; a step whose gradients overflow leaves the state as it was
   std::set<std::string> off;  // passes switched off, by name
   friend bool operator==(const TrainOptions&, const TrainOptions&) = default;
 };
 
-// Takes an optimizer with the numbers of its row: momentum, beta1, beta2 and eps, as far as it has them.
+// Takes an optimizer with the numbers of its row, as far as options have fields of their names.
 void set_optimizer(TrainOptions& options, Optimizer optimizer);
 
 // Number of a (virtual) stage's layers that `recompute` applies to.
@@ -103,6 +104,11 @@ int recomputed_layers(const TrainOptions& options, size_t stage, int layers);
 //   also %grads_finite = all_finite(%grad_norm2)    0 where any gradient is not finite: the step is skipped
 //   %w.next, %w.m.next, %w.v.next = adam(%w, %w.grad.sum, %w.m, %w.v, %grad_scale, %grads_finite)
 //   update %w = %w.next, ...               %w.m, %w.v = parameter() role=optimizer
+//
+// With a trust ratio (optimizer_rows.h), for all but vectors (parameter_kinds.h):
+//
+//   %w.norms = lamb_norms(%w, %w.grad.sum, %w.m, %w.v, %grad_scale)    of all matrices, before the updates
+//   %w.next, %w.m.next, %w.v.next = lamb(%w, %w.grad.sum, %w.m, %w.v, %w.norms, %grad_scale, %grads_finite)
 //
 // The gradients' seed is the constant "loss.grad" = loss_scale / micro_batches, so sums are of the mean loss.
 // fp32 with one micro-batch has no accumulate. A parameter's layer is that of its first use.

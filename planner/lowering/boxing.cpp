@@ -106,6 +106,8 @@ class Boxer {
     write(o, task);
     out_->push_back(std::move(task));
     for (size_t i = 0; i < stage_.op(o).outputs.size(); ++i) box_result(o, i, stage_.op(o).outputs[i], phase);
+    if (phase == stage_.phases.update())
+      for (TensorId t : stage_.op(o).outputs) note_sum(t);
   }
 
   void insert_alias(Task task) {
@@ -167,6 +169,8 @@ class Boxer {
     }
     task.reads.insert(task.reads.end(), scalars.begin(), scalars.end());
     for (OpId cast : task.casts) write(cast, task);
+    task.writes.insert(task.writes.end(), task.copies.begin(), task.copies.end());
+    for (ValueId copy : task.copies) of(value(copy).t) = {copy};
     out_->push_back(std::move(task));
   }
 
@@ -228,7 +232,7 @@ class Boxer {
     if (found >= 0) return found;
     if (base < 0)
       throw Error::fault(stage_.name, fmt::format("{} is read before it is there", stage_.tensor(t).name));
-    if (gather_group(t, phase)) return value_in(t, want, phase);
+    if (gather_group(t, phase) || box_sums(t, phase)) return value_in(t, want, phase);
     const NdSbp from = value(base).layout;
     const ValueId boxed = box(t, base, from, want, phase);
     value(boxed).scope = is_for_all(t, from, want, phase) ? -1 : phase;
@@ -288,6 +292,31 @@ class Boxer {
     return true;
   }
 
+  // Partial results of the update that its kernels read in another layout.
+  void note_sum(TensorId t) {
+    if (of(t).empty()) return;
+    const ValueId made = of(t).back();
+    if (!any_of(value(made).layout, [](sbp::Sbp s) { return s.is_partial(); })) return;
+    for (OpId reader : stage_.readers(t))
+      for (size_t i = 0; i < stage_.op(reader).inputs.size(); ++i)
+        if (const NdSbp& want = stage_.layout(reader).inputs[i];
+            stage_.op(reader).inputs[i] == t && want != value(made).layout)
+          return sums_.push_back({t, value(made).layout, want, made});
+  }
+
+  // All sums that are there go together when the first is wanted.
+  bool box_sums(TensorId t, int phase) {
+    if (!any_of(sums_, [&](const Boxed& sum) { return sum.t == t; })) return false;
+    Bucket all = std::exchange(sums_, {});
+    if (all.size() == 1) return false;
+    for (Boxed& sum : all) sum.result = add_value({sum.t, sum.to});
+    Task task{TaskKind::box, phase};
+    task.buckets = buckets_of(stage_, all, false);
+    task.label.name = "norms";
+    out_->push_back(std::move(task));
+    return true;
+  }
+
   void fetch(TensorId t, int phase) {
     const OpId producer = stage_.tensor(t).producer;
     const bool source = is_source(stage_.op(producer));
@@ -315,6 +344,7 @@ class Boxer {
   std::map<std::pair<int, int>, std::vector<TensorId>> groups_;  // that are not gathered yet
   std::vector<std::vector<ValueId>> of_;                         // by tensor: its values that may be read
   std::vector<ValueId> made_;                                    // by tensor: what its op has made
+  Bucket sums_;                                                  // of the update, that are not boxed yet
   std::vector<Task>* out_ = nullptr;
   int layer_ = -1;  // of the task that is inserted
 };

@@ -2,7 +2,8 @@
 //
 // A tensor is kept in its *stored* layout: the one it is made in, or pinned to. A reader that wants another
 // layout gets a box, made once and shared:
-// - out of a partial value, or as small as what it is made of (as context parallelism exchanges heads for
+// - out of partial results of the update (norms): all that are there together, when one is wanted;
+// - out of any partial value, or as small as what it is made of (as context parallelism exchanges heads for
 //   sequence): for all readers of the step;
 // - of state: once per step, after the update (shard_states), or in each pass for all of a layer (`gather`);
 // - else: once in the forward pass of a chunk and again in its backward pass, so that nothing gathered is

@@ -176,7 +176,9 @@ class Emitter {
   void emit_update_all(const Task& task) {
     const ir::Op& first = stage_.op(task.ops[0]);
     ir::Actor actor;
-    actor.name = names_.unique(first.type + "_all");
+    const bool alone = task.ops.size() == 1;
+    actor.name = names_.unique(alone ? first.name : first.type + "_all");
+    if (alone) actor.layer = stage_.layer(task.ops[0]);
     actor.op = first.type + "_all";
     actor.queue = builder_.queue("compute");
     actor.phase = task.phase;
@@ -186,6 +188,7 @@ class Emitter {
     attrs["tensors"] = static_cast<int64_t>(task.ops.size());
     attrs["copies"] = task.cast_at;
     if (!task.casts.empty()) attrs["to"] = stage_.op(task.casts[0]).attrs.at("to");
+    if (!task.copies.empty()) attrs["to"] = ir::to_text(stage_.tensor(value(task.copies[0]).t).type.dtype);
     actor.attrs = ir::complete(ir::op(actor.op), attrs);
     builder_.add_actor(std::move(actor));
   }

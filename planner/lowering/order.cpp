@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ir/op.h"
+#include "ir/ops/updates.h"
 #include "planner/lowering/buckets.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
@@ -66,14 +67,19 @@ class Orderer {
   }
 
   void order_updates() {
-    std::map<std::string, std::vector<OpId>> together;  // by rule
+    std::map<std::string, std::vector<OpId>> together;  // by rule, and by the type of copies with norms
     for (OpId o = 0; o < stage_.ops(); ++o) {
       const ir::Op& op = stage_.op(o);
       if (stage_.site(o).run != Run::update || !stage_.here(o) || is_source(op) ||
           at(states_.alone, op.outputs[0]))
         continue;
-      if (stage_.in.hints.fused_optimizer && ir::has_op(op.type + "_all")) {
-        together[op.type + ir::to_text(op.attrs)].push_back(o);
+      const auto update = ir::updates_of(op.type, op.attrs);
+      if (update && stage_.in.hints.fused_optimizer) {
+        together[op.type + ir::to_text(op.attrs) + (update->has_norms ? copied_as(o) : "")].push_back(o);
+        continue;
+      }
+      if (update && update->has_norms) {
+        update_together({o});
         continue;
       }
       add(tasks_.updates, stage_.site(o).joint ? TaskKind::joint : TaskKind::kernel, o);
@@ -103,15 +109,46 @@ class Orderer {
     Task task{TaskKind::update_all, stage_.phases.update()};
     task.ops = ops;
     for (size_t n = 0; n < ops.size(); ++n) {
-      const OpId cast = cast_of(at(states_.becomes, stage_.op(ops[n]).outputs[0]));
-      if (cast < 0 || (!task.casts.empty() && stage_.op(cast).attrs != stage_.op(task.casts[0]).attrs))
+      const OpId cast = cast_of(updated_by(ops[n]));
+      if (is_read_from_copy(ops[n]))
+        task.copies.push_back(copy_of(updated_by(ops[n])));
+      else if (cast >= 0 && (task.casts.empty() || stage_.op(cast).attrs == stage_.op(task.casts[0]).attrs))
+        task.casts.push_back(cast);
+      else
         continue;
-      task.casts.push_back(cast);
       task.cast_at.push_back(static_cast<int64_t>(n));
     }
     const std::vector<OpId> casts = task.casts;
     tasks_.updates.push_back(std::move(task));
     for (OpId o : ops) after_update(stage_.op(o), casts);
+  }
+
+  TensorId updated_by(OpId update) const { return at(states_.becomes, stage_.op(update).outputs[0]); }
+
+  // A weight whose norm is taken is read before its update, so nothing may read it afterwards in the same
+  // step. Unless the update writes all that does so itself, it writes a copy, which is read in its place.
+  bool is_read_from_copy(OpId update) {
+    const ir::Op& op = stage_.op(update);
+    if (!ir::updates_of(op.type, op.attrs)->has_norms) return false;
+    const TensorId state = updated_by(update);
+    const OpId written = cast_of(state);
+    return any_of(states_.copies[state], [&](OpId o) { return o != written; }) ||
+           any_of(states_.gathers, [&](const Boxed& gather) { return gather.t == state; });
+  }
+
+  // The type of what it writes besides the state.
+  std::string copied_as(OpId update) {
+    const OpId cast = cast_of(updated_by(update));
+    if (is_read_from_copy(update)) return ir::to_text(stage_.tensor(updated_by(update)).type.dtype);
+    return cast < 0 ? "" : ir::to_text(stage_.tensor(stage_.op(cast).outputs[0]).type.dtype);
+  }
+
+  ValueId copy_of(TensorId state) {
+    const auto copy = static_cast<ValueId>(tasks_.values.size());
+    tasks_.values.push_back({state, stage_.stored(state), -1, -1, ".new"});
+    for (Boxed& gather : states_.gathers)
+      if (gather.t == state) gather.source = copy;
+    return copy;
   }
 
   // The cast that reads a state as it is kept, if there is one.

@@ -4,6 +4,7 @@
 //   passes    kernels ln1 qkv ... qkv.grad ln1.grad, each in the phase of its run
 //   updates   joint grad_norm2, kernel adam(w), kernel cast(w)
 //             with fused_optimizer: joint grad_norm2, update_all {adam(w), adam(b), ...} with their casts
+//             with norms of weights: kernel lamb_norms(w), update_all {lamb(w)} with its cast
 //
 // Where a backward pass is split, ops of its second part stand behind those of the first. With overlap_tp, an
 // `ahead` task asks for values of the forward pass that the next kernel reads again. It stands before the

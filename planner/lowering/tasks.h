@@ -72,7 +72,8 @@ struct Task {
   // One op; for update_all, all of its updates; for ahead, the reader and the op in front of which it asks.
   std::vector<ir::OpId> ops = {};
   std::vector<ir::OpId> casts = {};  // for update_all: casts that it writes too
-  ir::Shape cast_at = {};            // by cast: which of `ops` it belongs to
+  std::vector<ValueId> copies = {};  // or copies of weights in their own type, which later tasks read
+  ir::Shape cast_at = {};            // by cast, or copy: which of `ops` it belongs to
   ir::TensorId t = -1;               // of load, pull, tied and keep
   std::vector<Bucket> buckets = {};
   Label label = {};

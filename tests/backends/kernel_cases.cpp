@@ -125,14 +125,18 @@ struct Large {
 };
 
 // More tensors than a kernel takes at once, with empty ones between them.
-Large many_tensors() {
+Large many_tensors(const char* op, bool norms) {
   constexpr int64_t tensors = 330;
-  Large large{"adam_all", {}, {{"tensors", tensors}, {"copies", ir::Shape{1, 2, 40, 99}}}};
-  for (int64_t t = 0; t < tensors; ++t)
+  Large large{op, {}, {{"tensors", tensors}, {"copies", ir::Shape{1, 2, 40, 99}}}};
+  for (int64_t t = 0; t < tensors; ++t) {
     for (const double low : {-4.0, -4.0, -4.0, 0.5}) {  // w, g, m, v
       large.inputs.push_back({t % 7 == 3 ? 0 : t % 5 * 300 + 1});
       large.domains.push_back({low, 4, 0.5});
     }
+    if (!norms) continue;
+    large.inputs.push_back({2});
+    large.domains.push_back({0.25, 16, 0.25});
+  }
   return large;
 }
 
@@ -207,7 +211,11 @@ std::vector<Large> large_cases() {
       cases.push_back({"scaled_dot_product_attention_grad", {out, q, k, v, out, sums}, attrs, grad});
     }
   }
-  cases.push_back(many_tensors());
+  cases.push_back(many_tensors("adam_all", false));
+  cases.push_back(many_tensors("lamb_all", true));
+  const ir::Shape stretches = {3, 6000};  // that several blocks measure
+  cases.push_back(
+      {"lamb_norms", {stretches, stretches, stretches, stretches}, {}, {{}, {}, {}, {0.5, 4, 0.5}}});
   add_convolutions(cases);
   add_fused(cases);
   return cases;
@@ -408,6 +416,8 @@ std::vector<std::string> KernelCases::ops_in_blocks() {
   return {"adam_all",
           "fused",
           "fused_grad",
+          "lamb_all",
+          "lamb_norms",
           "matmul",
           "matmul_weight_grad",
           "matmul_add",

@@ -30,6 +30,8 @@ const HostTensor k3x2 = tensor("float32[3, 2]", {1, 0, 0, 1, 1, 1});
 TEST(Reference, ValuesByHand) {
   const HostTensor bits = tensor("boolean[3]", {1, 0, 1}), row = tensor("float32[3]", {10, 20, 30});
   const HostTensor rows = tensor("int64[3]", {1, 0, 1});
+  const HostTensor w = tensor("float32[2]", {3, 4}), g = tensor("float32[2]", {6, 8}),
+                   ones = tensor("float32[2]", {1, 1}), none = tensor("float32[2]", {0, 0});
   const Case cases[] = {
       {"matmul", {k2x3, k3x2}, {}, {4, 5, 10, 11}},
       {"matmul", {k2x3, tensor("float32[1, 3]", {1, 0, 2})}, {{"transpose_b", true}}, {7, 16}},
@@ -105,6 +107,29 @@ TEST(Reference, ValuesByHand) {
        {row, tensor("float32[3]", {4, 4, 1}), tensor("float32[3]", {-3, -4.5, -1})},
        {{"lr", 0.5}, {"beta1", 0.5}, {"beta2", 0.75}, {"weight_decay", 0.5}},
        {7, 15.5, 22.5}},
+      // Norms 5 and 10: the ratio is 0.75 * 5 / (10 + 0.5 * 5), that of tensors without gradients 1.
+      {"lars",
+       {w, g, ones, tensor("float32[2]", {25, 100})},
+       {{"lr", 0.5}, {"momentum", 0.5}, {"trust_coefficient", 0.75}, {"eps", 0.0}, {"weight_decay", 0.5}},
+       {1.625, 2.25}},
+      {"lars",
+       {w, none, ones, tensor("float32[2]", {25, 0})},
+       {{"lr", 0.5}, {"momentum", 0.5}, {"weight_decay", 0.5}},
+       {2, 2.75}},
+      {"lars_norms", {w, g, tensor("float32[]", {0.5})}, {}, {25, 25}},
+      // First step: directions 1 and -1, and the decay's 1.5 and 2.
+      {"lamb",
+       {w, tensor("float32[2]", {4, -2}), none, none, tensor("float32[2]", {25, 100})},
+       {{"lr", 0.5}, {"eps", 0.0}, {"weight_decay", 0.5}},
+       {2.375, 3.75}},
+      {"lamb",
+       {w, tensor("float32[2]", {4, -2}), none, none, tensor("float32[2]", {0, 100})},
+       {{"lr", 0.5}, {"eps", 0.0}, {"weight_decay", 0.5}},
+       {1.75, 3.5}},
+      {"lamb_norms",
+       {w, tensor("float32[2]", {4, -2}), none, none},
+       {{"eps", 0.0}, {"weight_decay", 0.5}},
+       {25, 7.25}},
       {"square_sum", {k2x3}, {}, {91}},
       {"clip_scale", {tensor("float32[]", {16})}, {{"max_norm", 2.0}}, {0.5}},
       {"clip_scale", {tensor("float32[]", {1})}, {{"max_norm", 2.0}}, {1}},
@@ -134,6 +159,13 @@ TEST(Reference, SecondOutputs) {
   EXPECT_EQ(run("adagrad", squares, {})[1].data[0], 25);
   const Tensors moved{tensor("float32[1]", {1}), tensor("float32[1]", {4}), tensor("float32[1]", {8})};
   EXPECT_EQ(run("lion", moved, {{"beta1", 0.5}, {"beta2", 0.75}})[1].data[0], 7);
+  const HostTensor norms = tensor("float32[2]", {4, 1});
+  const ir::Attrs lars = {{"momentum", 0.5}, {"trust_coefficient", 0.25}, {"eps", 0.0}};
+  EXPECT_EQ(run("lars", {moved[0], moved[1], moved[2], norms}, lars)[1].data[0], 6);
+  Tensors lamb = run("lamb", {moved[0], moved[1], tensor("float32[1]", {2}), moved[2], norms},
+                     {{"beta1", 0.5}, {"beta2", 0.75}});
+  EXPECT_EQ(lamb[1].data[0], 3);
+  EXPECT_EQ(lamb[2].data[0], 10);
 }
 
 TEST(Reference, TakeAndPutAreInverse) {

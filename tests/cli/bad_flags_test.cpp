@@ -150,8 +150,11 @@ const JobCase job_cases[] = {
      "--precision: fp64: device a100-sxm-80g has no float64 rate (add one to peak_flops in its description, "
      "or "
      "use fp32)"},
-    {{"--momentum=0.5"}, "", 2, "--momentum: has no effect unless optimizer is momentum"},
-    {{"--optimizer=sgd", "--beta1=0.8"}, "", 2, "--beta1: has no effect unless optimizer is adam or lion"},
+    {{"--momentum=0.5"}, "", 2, "--momentum: has no effect unless optimizer is momentum or lars"},
+    {{"--optimizer=sgd", "--beta1=0.8"},
+     "",
+     2,
+     "--beta1: has no effect unless optimizer is adam or lion or lamb"},
     {{"--beta2=1"}, "", 2, "--beta2: got \"1\", expected a number from 0 to 0.999999"},
     {{"--pad-vocab=0"}, "", 2, "--pad-vocab: got \"0\", expected a whole number from 1 to 1000000"},
     {{"--optimizer=adams"},

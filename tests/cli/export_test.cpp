@@ -305,6 +305,19 @@ TEST(ExportCommand, WritesAdagradWhereAFrameworkHasIt) {
     EXPECT_THAT(run_export(framework, adagrad).err, HasSubstr("train.optimizer adagrad: ")) << framework;
 }
 
+TEST(ExportCommand, SaysThatTrustRatiosDiffer) {
+  const Words lamb = with({"--optimizer=lamb"}, gpt3);
+  const auto doc =
+      nlohmann::json::parse(run_export("deepspeed", lamb).out, nullptr, true, /*ignore_comments=*/true);
+  EXPECT_EQ(doc["optimizer"]["type"], "Lamb");
+  EXPECT_EQ(doc["optimizer"]["params"]["eps"], 1e-6);
+  for (const Framework& framework : exports::frameworks())
+    for (const std::string optimizer : {"lars", "lamb"})
+      EXPECT_THAT(run_export(framework.name, with({"--optimizer=" + optimizer}, gpt3)).err,
+                  HasSubstr("train.optimizer " + optimizer + ": "))
+          << framework.name;
+}
+
 TEST(ExportCommand, WritesLionWhereAFrameworkHasIt) {
   const Words lion = with({"--optimizer=lion"}, gpt3);
   const auto doc =

@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "graphs.h"
+#include "ir/models/conv_net.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
 
@@ -203,8 +204,46 @@ TEST_P(PassTest, ClippingScalesTheGlobalNorm) {
   }
 }
 
+// From moments of zero a matrix moves by the learning rate times its norm under LAMB, and by a thousandth of
+// that under LARS; vectors move as under Adam and momentum without decay.
+TEST_P(PassTest, TrustRatiosAreOfMatrices) {
+  struct Row {
+    ir::Optimizer optimizer, of_vectors;
+    double decay, share;
+  };
+  for (const Row& row : {Row{ir::Optimizer::lamb, ir::Optimizer::adam, 0.5, 1.0},
+                         Row{ir::Optimizer::lars, ir::Optimizer::momentum, 0.0, 1e-3}}) {
+    TrainOptions options = sgd();
+    ir::set_optimizer(options, row.optimizer);
+    options.learning_rate = 0.25, options.weight_decay = row.decay, options.clip_norm = 0.5;
+    const Graph step = step_of(forward, options);
+    options.optimizer = row.of_vectors;
+    const Graph plainly = step_of(forward, options);
+    const Values given = backends::cpu::draw(step, 12, 11);
+    const Values after = backends::cpu::evaluate(step, given),
+                 plain = backends::cpu::evaluate(plainly, given);
+    int matrices = 0;
+    for (const ir::Update& update : step.updates) {
+      const std::string& state = step.tensor(update.state).name;
+      if (step.tensor(update.state).type.shape.size() == 1) {
+        expect_near(after.at(state + ".next"), plain.at(state + ".next"), state);
+      } else if (!state.ends_with(".m") && !state.ends_with(".v")) {
+        const auto &old = given.at(state).data, &next = after.at(state + ".next").data;
+        double moved = 0, norm = 0;
+        for (size_t i = 0; i < old.size(); ++i)
+          moved += (next[i] - old[i]) * (next[i] - old[i]), norm += old[i] * old[i];
+        if (moved == 0) continue;  // no token went to this expert
+        EXPECT_NEAR(std::sqrt(moved / norm), 0.25 * row.share, 1e-4 * row.share) << state;
+        ++matrices;
+      }
+    }
+    EXPECT_GT(matrices, 4);
+  }
+}
+
 TEST_P(PassTest, DoublePrecisionIsOfEveryFloat) {
-  for (const ir::Optimizer optimizer : {ir::Optimizer::sgd, ir::Optimizer::momentum, ir::Optimizer::adam}) {
+  for (const ir::Optimizer optimizer :
+       {ir::Optimizer::sgd, ir::Optimizer::momentum, ir::Optimizer::adam, ir::Optimizer::lamb}) {
     TrainOptions options;
     options.precision = ir::Precision::fp64;
     options.optimizer = optimizer;
@@ -391,6 +430,28 @@ ir::Attrs update_of(const TrainOptions& options, const std::string& weight) {
   return {};
 }
 
+// Biases of experts and of channels have more than one axis.
+TEST(Passes, VectorsNeitherDecayNorHaveATrustRatio) {
+  ir::models::Transformer model = tiny("gpt");
+  model.experts = 4, model.expert_ffn = 12, model.top_k = 2;
+  const ir::models::ConvNet net{"alexnet", 8, 4, 1, 64, 10};
+  TrainOptions options = plain();
+  ir::set_optimizer(options, ir::Optimizer::lamb);
+  options.weight_decay = 0.1;
+  for (const Graph& forward : {ir::models::build(model, 2), ir::models::build(net, 2)}) {
+    const Graph step = step_of(forward, options);
+    for (const ir::Update& update : step.updates) {
+      const std::string& weight = step.tensor(update.state).name;
+      if (weight.ends_with(".m") || weight.ends_with(".v")) continue;
+      const Op& op = at(step.ops, step.tensor(update.next).producer);
+      const bool matrix = weight.starts_with("embedding.") ||
+                          (weight.ends_with(".weight") && weight.find("ln") == std::string::npos);
+      EXPECT_EQ(op.type, matrix ? "lamb" : "adam") << weight;
+      EXPECT_EQ(ir::attr_float(op.attrs, "weight_decay"), matrix ? 0.1 : 0) << weight;
+    }
+  }
+}
+
 TEST(Passes, OptimizersAreAsTheOptionsSay) {
   TrainOptions options;
   options.weight_decay = 0.1, options.beta1 = 0.8, options.beta2 = 0.95, options.eps = 1e-6;
@@ -401,6 +462,9 @@ TEST(Passes, OptimizersAreAsTheOptionsSay) {
   options.optimizer = ir::Optimizer::momentum, options.momentum = 0.5;
   EXPECT_EQ(ir::to_text(update_of(options, "h0.mlp.fc1.weight")),
             "{lr=0.0001, momentum=0.5, weight_decay=0.1}");
+  options.optimizer = ir::Optimizer::lars, options.trust_coefficient = 0.25;
+  EXPECT_EQ(ir::to_text(update_of(options, "h0.mlp.fc1.weight")),
+            "{eps=1e-06, lr=0.0001, momentum=0.5, trust_coefficient=0.25, weight_decay=0.1}");
 }
 
 TEST(Passes, ATiedEmbeddingIsAddedUpOncePerStep) {

@@ -172,6 +172,17 @@ TEST(Compile, TensorParallelismIsMegatrons) {
   EXPECT_EQ(communication(plan, 0, "U"), "grad_norm2.all_reduce tp 4\n");
 }
 
+// One collective for all norms of one layout: of matrices that tp splits, and of those that it does not.
+TEST(Compile, NormsOfTrustRatiosGoTogether) {
+  Job job = small_job(2, 2, 1, 1, 2);
+  job.train.optimizer = ir::Optimizer::lamb;
+  const std::string clip = "grad_norm2.all_reduce ";
+  EXPECT_EQ(communication(plan_of(job), 0, "U"), clip + "tp 4\nnorms.all_reduce tp 40\n");
+  job.parallel.zero = 3;
+  EXPECT_EQ(communication(plan_of(job), 0, "U"),
+            clip + "dp_tp 4\nnorms.all_reduce dp_tp 40\nnorms.all_reduce.2 dp 8\n");
+}
+
 TEST(Compile, StagesPullActivationsAndGradients) {
   const ir::Plan plan = plan_of(small_job(1, 1, 2, 2, 2));
   ASSERT_EQ(plan.programs.size(), 2u);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "backends/cpu/evaluate.h"
 #include "ir/ops/optimizers.h"
@@ -28,8 +29,8 @@ struct Comparison {
   Places places;
   Values before, after;
 
-  Comparison(const Job& given, const Choose& choose)
-      : job(resolve(given)), laid(lay_out(resolve(given), choose)), places(places_of(laid)) {
+  Comparison(const Job& given, LaidOut laid_out)
+      : job(resolve(given)), laid(std::move(laid_out)), places(places_of(laid)) {
     Job alone = job;  // on one stage, in one micro-batch
     Hints& h = alone.parallel;
     alone.gpus /= h.pp;
@@ -72,8 +73,10 @@ void expect_near(const HostTensor& got, const HostTensor& want, double tolerance
 
 }  // namespace
 
-void expect_law_4(const Job& job, const Choose& choose) {
-  const Comparison c(job, choose);
+void expect_law_4(const Job& job, const Choose& choose) { expect_law_4(job, lay_out(resolve(job), choose)); }
+
+void expect_law_4(const Job& job, LaidOut laid) {
+  const Comparison c(job, std::move(laid));
   const ir::Plan plan = compile(c.laid);
   ir::check_types(plan);
   verify(plan);

@@ -8,6 +8,8 @@
 #include <ostream>
 #include <random>
 
+#include "ir/ops/optimizers.h"
+#include "sbp/at.h"
 #include "small_jobs.h"
 
 namespace boxcar::planner {
@@ -120,6 +122,22 @@ const NamedChange run_layouts[] = {
     {"fp32_sgd",
      [](Job& j) {
        j.parallel.dp = 2, j.train.precision = ir::Precision::fp32, j.train.optimizer = ir::Optimizer::sgd;
+     }},
+    {"lamb_zero3",
+     [](Job& j) {
+       j.parallel.dp = j.parallel.tp = j.parallel.pp = 2, j.parallel.zero = 3, j.global_batch = 4;
+       j.train.optimizer = ir::Optimizer::lamb, j.train.weight_decay = 0.1;
+     }},
+    {"lamb_fp32_tied_on_two_stages",
+     [](Job& j) {
+       j.parallel.dp = j.parallel.pp = 2, j.parallel.zero = 1, j.parallel.fused_optimizer = true;
+       j.model->tied = true, j.train.precision = ir::Precision::fp32;
+       j.train.optimizer = ir::Optimizer::lamb, j.train.weight_decay = 0.1;
+     }},
+    {"lars_together",
+     [](Job& j) {
+       j.parallel.dp = 3, j.parallel.zero = 1, j.parallel.fused_optimizer = true;
+       j.train.optimizer = ir::Optimizer::lars, j.train.weight_decay = 0.1;
      }},
     {"full_recompute",
      [](Job& j) { j.parallel.tp = 2, j.parallel.pp = 2, j.train.recompute = ir::Recompute::full; }},
@@ -324,6 +342,26 @@ const NamedChange run_layouts[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Jobs, Law4, testing::ValuesIn(run_layouts),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// The cast takes a slice of the new weight, whose old value the norms read before; the slices are gathered.
+TEST(Law4, CastsMayReadOtherPartsOfAWeightThanAreKept) {
+  for (const ir::Optimizer optimizer : {ir::Optimizer::adam, ir::Optimizer::lars, ir::Optimizer::lamb})
+    for (const bool together : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} {}", ir::row_of(optimizer).name, together));
+      Job job = small_job(2, 2, 1, 2, 1);
+      ir::set_optimizer(job.train, optimizer);
+      job.train.weight_decay = 0.1, job.parallel.fused_optimizer = together;
+      LaidOut laid = lay_out(resolve(job));
+      const ir::TensorId half = ir::find_tensor(laid.graph, "h0.mlp.fc1.weight.half");
+      OpLayout& cast = at(laid.layouts.ops, laid.graph.tensor(half).producer);
+      for (sbp::NdSbp* layout : {&cast.inputs[0], &cast.outputs[0]}) {
+        sbp::Sbp& over_dp = (*layout)[static_cast<size_t>(laid.mesh.dim("dp"))];
+        ASSERT_TRUE(over_dp.is_broadcast());
+        over_dp = sbp::Sbp::S(0);
+      }
+      expect_law_4(job, laid);
+    }
+}
 
 Job random_job(std::mt19937& r) {
   const int micro_batches = pick(r, {1, 2, 4});

@@ -216,6 +216,46 @@ def lion(x, a):
     return [w - a["lr"] * (sign + a["weight_decay"] * w), a["beta2"] * m + (1 - a["beta2"]) * g]
 
 
+def trust_ratio(x, operands, ratio):
+    """By the norms of weights and of what is measured, 1 where one is zero; then the operands without them."""
+    weights, measured = x[operands].double().sqrt()
+    rest = x[:operands] + x[operands + 1 :]
+    return (ratio(weights, measured) if weights > 0 and measured > 0 else 1.0), rest
+
+
+def lars(x, a):
+    """PyTorch has none, so by the paper: You et al. 2017, arXiv:1708.03888; eps as timm has it."""
+    def ratio(w, g):
+        return a["trust_coefficient"] * w / (g + a["weight_decay"] * w + a["eps"])
+
+    trust, x = trust_ratio(x, 3, ratio)
+    if len(x) > 4 and not x[4]:
+        return [x[0], x[2]]
+    w, g, m = x[0], x[1] * (x[3] if len(x) > 3 else 1), x[2]
+    m = a["momentum"] * m + trust * (g + a["weight_decay"] * w)
+    return [w - a["lr"] * m, m]
+
+
+def lamb_direction(x, a):
+    w, g = x[0], x[1] * (x[4] if len(x) > 4 else 1)
+    m, v = a["beta1"] * x[2] + (1 - a["beta1"]) * g, a["beta2"] * x[3] + (1 - a["beta2"]) * g * g
+    corrected = [s / (1 - beta ** a["step"]) for s, beta in ((m, a["beta1"]), (v, a["beta2"]))]
+    return m, v, corrected[0] / (corrected[1].sqrt() + a["eps"]) + a["weight_decay"] * w
+
+
+def lamb(x, a):
+    """PyTorch has none, so by the paper: You et al. 2019, arXiv:1904.00962."""
+    trust, x = trust_ratio(x, 4, lambda w, direction: w / direction)
+    if len(x) > 5 and not x[5]:
+        return [x[0]] + x[2:4]
+    m, v, direction = lamb_direction(x, a)
+    return [x[0] - a["lr"] * trust * direction, m, v]
+
+
+def norms(w, measured):
+    return torch.stack([w.pow(2).sum(), measured.pow(2).sum()])
+
+
 def over_all(one, operands):
     """An optimizer over many tensors: operands of each, then scale?, finite?; copies of new weights behind."""
     def update(x, a):
@@ -343,6 +383,12 @@ OPS = {
     "identity": lambda x, a, m: x[0].clone(),
     "layer_norm": lambda x, a, m: [F.layer_norm(x[0], x[0].shape[-1:], x[1], x[2], a["eps"])]
     + statistics(x[0], -1, a["eps"]),
+    "lamb": lambda x, a, m: lamb(x, a),
+    "lamb_all": lambda x, a, m: over_all(lamb, 5)(x, a),
+    "lamb_norms": lambda x, a, m: norms(x[0], lamb_direction(x, a)[2]),
+    "lars": lambda x, a, m: lars(x, a),
+    "lars_all": lambda x, a, m: over_all(lars, 4)(x, a),
+    "lars_norms": lambda x, a, m: norms(x[0], x[1] * (x[2] if len(x) > 2 else 1)),
     "lion": lambda x, a, m: lion(x, a),
     "lion_all": lambda x, a, m: over_all(lion, 3)(x, a),
     "log": lambda x, a, m: x[0].log(),
@@ -402,8 +448,8 @@ OPS = {
 # Ops of OPS whose gradients are not compared.
 NO_GRADIENT = {
     "accumulate", "adagrad", "adagrad_all", "adam", "adam_all", "all_finite", "clip_scale", "conv2d_weight_grad", "dropout_grad",
-    "embedding_grad", "gather_grad", "lion", "lion_all", "matmul_bias_gelu", "matmul_bias_grad", "matmul_dgelu", "momentum",
-    "momentum_all",
+    "embedding_grad", "gather_grad", "lamb", "lamb_all", "lamb_norms", "lars", "lars_all", "lars_norms", "lion", "lion_all",
+    "matmul_bias_gelu", "matmul_bias_grad", "matmul_dgelu", "momentum", "momentum_all",
     "one_hot", "sgd", "sgd_all", "slice_grad", "square_sum", "sum_exp_pick",
 }  # fmt: skip
 

@@ -15,7 +15,8 @@ class NetsLaw4 : public testing::TestWithParam<NetRow> {
     const NetRow& row = GetParam();
     expect_law_4([&](const ir::TrainOptions& options) { return lay_out_net(net, row, options); },
                  [&](const ir::TrainOptions& options) { return lay_out_net_alone(net, row, options); }, start,
-                 {ir::Optimizer::sgd, ir::Optimizer::momentum, ir::Optimizer::adam});
+                 {ir::Optimizer::sgd, ir::Optimizer::momentum, ir::Optimizer::adam, ir::Optimizer::adagrad,
+                  ir::Optimizer::lars, ir::Optimizer::lamb});
   }
 };
 

@@ -29,6 +29,20 @@ TEST_P(TransformerLaw4, TrainsAsOneDeviceDoes) {
       [&](const ir::TrainOptions& options) { return planner::lay_out(alone_of(row, options)); },
       transformer_start(alone_of(row, {})));
 }
+
+// Devices hold parts of the tensors whose norms decide how far they move.
+TEST_P(TransformerLaw4, NormsAreOfWholeTensors) {
+  const TransformerRow& row = GetParam();
+  const Start start = transformer_start(alone_of(row, {}));
+  for (const auto& [optimizer, rate] : {std::pair(ir::Optimizer::lars, 5.0), {ir::Optimizer::lamb, 0.01}}) {
+    ir::TrainOptions options;
+    ir::set_optimizer(options, optimizer);
+    options.precision = ir::Precision::fp64;
+    options.learning_rate = rate, options.weight_decay = 0.01, options.clip_norm = 0.5;
+    const Outcome alone = train(planner::lay_out(alone_of(row, options)), start, 5);
+    expect_same(train(planner::lay_out(job_of(row, plan_batch, options)), start, 5), alone, 1e-9);
+  }
+}
 INSTANTIATE_TEST_SUITE_P(Plans, TransformerLaw4, testing::ValuesIn(transformer_plans()),
                          [](const auto& info) { return std::string(info.param.name); });
 

@@ -267,12 +267,12 @@ void launch_combine_grad(const Experts& experts, void* scratch, bool wide, Strea
 struct Update {
   ir::Optimizer rule = ir::Optimizer::sgd;
   // Address and type of each, null where the rule or the tensor has none. Results may lie where states do.
-  enum What : int { w, g, m, v, new_w, new_m, new_v, copy, whats };
+  enum What : int { w, g, m, v, norms, new_w, new_m, new_v, copy, whats };
   struct Tensor {
     void* data[whats] = {};
-    signed char type[whats] = {};
     int64_t count = 0;
     unsigned first = 0;  // of the blocks that work on it
+    signed char type[whats] = {};
 
     void set(What what, const Array& array) {
       data[what] = array.data, type[what] = static_cast<signed char>(array.type);
@@ -290,6 +290,10 @@ struct Update {
 static_assert(sizeof(Update) <= 32764);
 // Sets `first` of its tensors.
 void launch_update(Update& update, bool wide, Stream stream);
+// Squares of the one tensor's weights, and of what its rule measures, as two sums, with scratch_of_norms() of
+// its elements.
+int64_t scratch_of_norms(int64_t elements);
+void launch_norms(const Update& update, Array sums, void* scratch, bool wide, Stream stream);
 void launch_clip_scale(Array norm2, Array factor, double loss_scale, double max_norm, Stream stream);
 
 // --- attention

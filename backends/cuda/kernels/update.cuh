@@ -20,8 +20,38 @@ __device__ inline int tensor_of(const Update& u, unsigned block) {
   return first;
 }
 
+__device__ inline Array array_of(const Update::Tensor& t, Update::What what) {
+  return {t.data[what], static_cast<Type>(t.type[what])};
+}
+
+// Of a rule without a trust ratio: 1, and nothing is measured.
+template <class Op, class A>
+__device__ A trust_of(const ir::Rates<A>& rates, A weights, A measured) {
+  if constexpr (Op::row.of_vectors != nullptr)
+    return Op::template trust<A>(rates, weights, measured);
+  else
+    return A(1);
+}
+template <class Op, class A>
+__device__ A measured_of(const ir::Rates<A>& rates, A g, const A* state) {
+  if constexpr (Op::row.of_vectors != nullptr)
+    return Op::template measured<DeviceMath>(rates, g, state);
+  else
+    return A(0);
+}
+
 template <class A>
-__device__ ir::Rates<A> rates_of(const Update& u) {
+__device__ A trust(ir::Optimizer rule, const ir::Rates<A>& rates, A weights, A measured) {
+#define BOXCAR_CASE(op)   \
+  case ir::Optimizer::op: \
+    return trust_of<ir::optimizers::op>(rates, weights, measured);
+  switch (rule) { BOXCAR_OPTIMIZERS(BOXCAR_CASE) }
+#undef BOXCAR_CASE
+  return A(1);
+}
+
+template <class A>
+__device__ ir::Rates<A> rates_of(const Update& u, const Update::Tensor& t) {
   const double* const step = u.step_values;
   ir::Rates<A> rates;
   rates.lr = static_cast<A>(step ? step[0] : u.lr), rates.decay = static_cast<A>(u.weight_decay);
@@ -29,11 +59,9 @@ __device__ ir::Rates<A> rates_of(const Update& u) {
     rates.number[n] = static_cast<A>(u.number[n]), rates.rest[n] = static_cast<A>(1 - u.number[n]);
     rates.left[n] = static_cast<A>(step ? step[1 + n] : u.left[n]);
   }
+  const Array norms = array_of(t, Update::norms);
+  if (norms.data) rates.trust = trust(u.rule, rates, sqrt_of(load<A>(norms, 0)), sqrt_of(load<A>(norms, 1)));
   return rates;
-}
-
-__device__ inline Array array_of(const Update::Tensor& t, Update::What what) {
-  return {t.data[what], static_cast<Type>(t.type[what])};
 }
 
 template <class A>
@@ -43,6 +71,16 @@ __device__ void apply(ir::Optimizer rule, const ir::Rates<A>& rates, A g, A* sta
     return ir::optimizers::op::update<DeviceMath>(rates, g, state);
   switch (rule) { BOXCAR_OPTIMIZERS(BOXCAR_CASE) }
 #undef BOXCAR_CASE
+}
+
+template <class A>
+__device__ A measured(ir::Optimizer rule, const ir::Rates<A>& rates, A g, const A* state) {
+#define BOXCAR_CASE(op)   \
+  case ir::Optimizer::op: \
+    return measured_of<ir::optimizers::op>(rates, g, state);
+  switch (rule) { BOXCAR_OPTIMIZERS(BOXCAR_CASE) }
+#undef BOXCAR_CASE
+  return A(0);
 }
 
 // Where gradients are not finite (`keeps`), the state stays as it was.

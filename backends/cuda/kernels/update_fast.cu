@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(threads) update_eights(const __grid_constant__
     const Eight<float> raw_w = eight_at<float>(t.data[Update::w], group),
                        raw_m = eight_at<float>(t.data[Update::m], group),
                        raw_v = eight_at<float>(t.data[Update::v], group);
-    const ir::Rates<float> rates = rates_of<float>(u);
+    const ir::Rates<float> rates = rates_of<float>(u, t);
     float g[eight], w[eight], m[eight], v[eight];
     raw_g.unpack_to(g);
     raw_w.unpack_to(w);
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(threads) update_eights(const __grid_constant__
     put_eight<C>(t.data[Update::copy], group, w);
     return;
   }
-  const ir::Rates<float> rates = rates_of<float>(u);
+  const ir::Rates<float> rates = rates_of<float>(u, t);
   for (int64_t i = begin; i < t.count; ++i) update_one<float>(u, t, rates, keeps, scale, i);
 }
 
@@ -74,7 +74,7 @@ bool fast_update(const Update& u, unsigned blocks, cudaStream_t stream) {
   for (int n = 0; n < u.tensors; ++n) {
     const Update::Tensor& t = u.tensor[n];
     for (int what = 0; what < Update::whats; ++what) {
-      if (!t.data[what]) continue;
+      if (!t.data[what] || what == Update::norms) continue;
       const auto type = static_cast<Type>(t.type[what]);
       if (!aligned(t.data[what])) return false;
       if (what == Update::g) {
