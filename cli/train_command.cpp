@@ -58,12 +58,6 @@ void refuse_what_is_simulated_alone(const GivenKeys& given) {
   if (const auto found = given.find("run.validate_every");
       given.contains("model.graph") && found != given.end())
     throw Error::input(found->second.where, "is for models of text and images (leave it out)");
-  if (const auto family = given.find("model.family");
-      family != given.end() && family_named(family->second.text) == "t5")
-    throw Error::input(family->second.where,
-                       "an encoder with a decoder is simulated, not trained (data is one text)");
-  if (const auto masked = given.find("model.masked"); masked != given.end() && masked->second.text != "0")
-    throw Error::input(masked->second.where, "pre-training heads are simulated, not trained (leave it out)");
   if (const auto type = given.find("train.precision"); type != given.end() && type->second.text == "fp8")
     throw Error::input(type->second.where, "fp8 is simulated, not trained (use bf16)");
 }

@@ -7,6 +7,7 @@
 
 #include "backends/host/encoded_images.h"
 #include "backends/host/images.h"
+#include "backends/host/objectives.h"
 #include "backends/host/records.h"
 #include "sbp/error.h"
 
@@ -25,7 +26,7 @@ void check_lengths(const host::TokenData& all, int64_t held_out, int64_t seq, co
     if (tokens <= seq)
       throw Error::input(
           name("run.validation_fraction"),
-          fmt::format("{} {} of {} tokens, expected at least seq + 1 = {} (use a {} one, more text or "
+          fmt::format("{} {} of {} tokens, expected at least the {} of a sample (use a {} one, more text or "
                       "a shorter seq)",
                       does, tokens, all.size(), seq + 1, larger));
   };
@@ -33,18 +34,46 @@ void check_lengths(const host::TokenData& all, int64_t held_out, int64_t seq, co
   check("leaves", all.size() - held_out, "smaller");
 }
 
+// How a model reads text.
+struct Reading {
+  int64_t special, window;  // tokens that text must not have; the seq of a Sampler
+  std::function<std::unique_ptr<host::Samples>(const host::TokenData&, int64_t seed)> samples;
+};
+
+Reading reading_of(const ir::models::Transformer& model, const KeyName& name) {
+  const int64_t seq = model.seq;
+  if (model.masked > 0) {
+    const host::MaskedSizes sizes{seq, model.masked, model.vocab};
+    if (sizes.masked > sizes.text() || sizes.text_vocab() < 1)
+      throw Error::input(name("model.masked"),
+                         fmt::format("is {}; of seq {} and vocab {} three are [CLS], [SEP] and [MASK], so at "
+                                     "most {} tokens can be predicted",
+                                     sizes.masked, seq, sizes.vocab, sizes.text()));
+    return {sizes.special, sizes.text(), [sizes](const auto& part, int64_t seed) {
+              return std::make_unique<host::MaskedSamples>(part, sizes, seed);
+            }};
+  }
+  if (const int64_t decoder_seq = model.decoder_seq; decoder_seq > 0)
+    return {0, host::ContinuationSamples::window(seq, decoder_seq),
+            [seq, decoder_seq](const auto& part, int64_t seed) {
+              return std::make_unique<host::ContinuationSamples>(part, seq, decoder_seq, seed);
+            }};
+  return {0, seq, [seq](const auto& part, int64_t seed) {
+            return std::make_unique<host::TextSamples>(part, seq, seed);
+          }};
+}
+
 Data text(const TrainRun& run, const ir::models::Transformer& model, const KeyName& name) {
-  const auto all = is_random(run) ? host::TokenData::random(model.vocab, run.seed)
-                                  : host::TokenData::open(run.data, model.vocab);
+  const Reading reading = reading_of(model, name);
+  const auto all = is_random(run) ? host::TokenData::random(model.vocab - reading.special, run.seed)
+                                  : host::TokenData::open(run.data, model.vocab, reading.special);
   const bool validates = run.validate_every > 0;
   const host::TokenData held_out = all.tail(validates ? run.validation_fraction : 0),
                         training = all.head(validates ? run.validation_fraction : 0);
-  check_lengths(all, validates ? held_out.size() : 0, model.seq, name);
-  Data data{std::make_unique<host::TextSamples>(training, model.seq, run.seed), all.identity(),
-            training.identity()};
+  check_lengths(all, validates ? held_out.size() : 0, reading.window, name);
+  Data data{reading.samples(training, run.seed), all.identity(), training.identity()};
   if (validates)
-    data.held_out = {std::make_unique<host::TextSamples>(held_out, model.seq, 0),
-                     host::Sampler(held_out, model.seq, 0).windows()};
+    data.held_out = {reading.samples(held_out, 0), host::Sampler(held_out, reading.window, 0).windows()};
   return data;
 }
 

@@ -60,17 +60,21 @@ void append_text(const InputFile& file, std::vector<uint16_t>& tokens) {
   }
 }
 
-void append(const std::string& path, int64_t vocab, std::vector<uint16_t>& tokens) {
+void append(const std::string& path, int64_t vocab, int64_t special, std::vector<uint16_t>& tokens) {
   const InputFile file(path);
   const bool binary = path.ends_with(".bin");
   const auto begin = static_cast<std::ptrdiff_t>(tokens.size());
   binary ? append_tokens(file, tokens) : append_text(file, tokens);
   const auto first = tokens.begin() + begin;
   if (first == tokens.end()) throw Error::input(path, "is empty, expected tokens");
-  const auto bad = std::find_if(first, tokens.end(), [&](uint16_t token) { return token >= vocab; });
+  const auto bad =
+      std::find_if(first, tokens.end(), [&](uint16_t token) { return token >= vocab - special; });
   if (bad == tokens.end()) return;
-  throw Error::input(path, fmt::format("{} {} is {}, expected less than vocab {} (use a larger vocab{})",
-                                       binary ? "token" : "byte", bad - first, *bad, vocab,
+  const std::string limit = special == 0 ? fmt::format("vocab {}", vocab)
+                                         : fmt::format("{}, since the last {} of vocab {} are special",
+                                                       vocab - special, special, vocab);
+  throw Error::input(path, fmt::format("{} {} is {}, expected less than {} (use a larger vocab{})",
+                                       binary ? "token" : "byte", bad - first, *bad, limit,
                                        binary ? "" : ", 256 takes any text"));
 }
 
@@ -95,10 +99,10 @@ int64_t shuffled(int64_t value, int64_t n, uint64_t key) {
 TokenData::TokenData(std::vector<uint16_t> tokens)
     : all_(std::make_shared<const std::vector<uint16_t>>(std::move(tokens))), part_(*all_) {}
 
-TokenData TokenData::open(const std::vector<std::string>& paths, int64_t vocab) {
+TokenData TokenData::open(const std::vector<std::string>& paths, int64_t vocab, int64_t special) {
   if (paths.empty()) throw Error::input("data", "names no file");
   std::vector<uint16_t> tokens;
-  for (const std::string& path : paths) append(path, vocab, tokens);
+  for (const std::string& path : paths) append(path, vocab, special, tokens);
   return TokenData(std::move(tokens));
 }
 
@@ -143,16 +147,16 @@ Sampler::Sampler(TokenData data, int64_t seq, int64_t seed)
     : data_(std::move(data)), seq_(seq), seed_(seed), windows_((data_.size() - 1) / seq) {
   if (data_.size() < seq + 1)
     throw Error::input("data",
-                       fmt::format("has {} tokens, expected at least seq + 1 = {} (use more text or a "
+                       fmt::format("has {} tokens, expected at least the {} of a sample (use more text or a "
                                    "shorter seq)",
                                    data_.size(), seq + 1));
 }
 
 int64_t Sampler::window(int64_t index) const { return shuffled_place(index, windows_, seed_); }
 
-void Sampler::sample(int64_t index, std::span<int64_t> tokens, std::span<int64_t> labels) const {
+void Sampler::read(int64_t window, std::span<int64_t> tokens, std::span<int64_t> labels) const {
   const auto seq = static_cast<size_t>(seq_);
-  const auto from = data_.tokens().subspan(static_cast<size_t>(window(index) * seq_), seq + 1);
+  const auto from = data_.tokens().subspan(static_cast<size_t>(window * seq_), seq + 1);
   std::copy_n(from.begin(), seq, tokens.begin());
   std::copy_n(from.begin() + 1, seq, labels.begin());
 }

@@ -25,8 +25,8 @@ class TokenData {
  public:
   // Files are read in the order given, one after the other: .bin as uint16, little-endian, all others as
   // bytes. Throws Error (bad input), naming the file, where one is missing, unreadable, empty, of odd length
-  // or has a token >= vocab (naming the first and where it is).
-  static TokenData open(const std::vector<std::string>& paths, int64_t vocab);
+  // or has a token >= vocab (naming the first and where it is), or one of its last `special` tokens.
+  static TokenData open(const std::vector<std::string>& paths, int64_t vocab, int64_t special = 0);
   // A million tokens at random, below `vocab`.
   static TokenData random(int64_t vocab, int64_t seed);
   int64_t size() const { return static_cast<int64_t>(part_.size()); }
@@ -72,7 +72,11 @@ class Sampler {
   // The window that sequence number `index` since training began reads, 0 <= window < windows().
   int64_t window(int64_t index) const;
   // That sequence, seq tokens; labels are the tokens one further.
-  void sample(int64_t index, std::span<int64_t> tokens, std::span<int64_t> labels) const;
+  void sample(int64_t index, std::span<int64_t> tokens, std::span<int64_t> labels) const {
+    read(window(index), tokens, labels);
+  }
+  // The same of a window.
+  void read(int64_t window, std::span<int64_t> tokens, std::span<int64_t> labels) const;
 
  private:
   TokenData data_;

@@ -84,16 +84,10 @@ const CommandCase of_train[] = {
       "--cluster=local", "--gpus=1", "--data=README.md"},
      2,
      "--qkv-bias: checkpoints have biases in all linear layers or in none"},
-    {{"--model=t5", "--layers=2"},
-     2,
-     "--model: an encoder with a decoder is simulated, not trained (data is one text)"},
     {{"--model=resnet50", "--data=random", "--decoders=2"}, 2, "--decoders: needs data that are JPEG images"},
     {{"--model=gpt2", "--data=README.md", "--augment=false"},
      2,
      "--augment: needs data that are JPEG images"},
-    {{"--model=bert-base", "--masked=20"},
-     2,
-     "--masked: pre-training heads are simulated, not trained (leave it out)"},
     {{"--model=gpt2", "--precision=fp8"}, 2, "--precision: fp8 is simulated, not trained (use bf16)"},
 };
 

@@ -55,12 +55,15 @@ TEST_F(Train, GoesOnWithExpertsInSomeLayers) {
   EXPECT_LT(on.at(1), straight.at(1));
 }
 
-// Networks of images and graphs of one's own, under other names than a transformer's.
-TEST_F(Train, GoesOnWithModelsThatAreNoText) {
+// Models whose parameters have our own names: of images, graphs of one's own, with encoders.
+TEST_F(Train, GoesOnWithOtherModels) {
   const Words images{"--model=resnet", "--layers=16", "--hidden=4",
                      "--image=32",     "--vocab=5",   "--global-batch=4"},
       graph{std::string("--graph=") + BOXCAR_SOURCE_DIR "/docs/examples/mlp.txt", "--global-batch=8"};
-  for (const Words& model : {images, graph}) {
+  const Words sizes{"--layers=2", "--hidden=16", "--heads=2", "--seq=16", "--vocab=32", "--global-batch=4"};
+  Words bert{"--model=bert", "--masked=3"}, t5{"--model=t5", "--decoder-seq=6"};
+  for (Words* encoder : {&bert, &t5}) encoder->insert(encoder->end(), sizes.begin(), sizes.end());
+  for (const Words& model : {images, graph, bert, t5}) {
     const std::string whole = path("whole"), halves = path("halves");
     const auto run = [&](const std::string& folder, const Words& more) {
       Words words{"train", "--data=random", "--json", "--steps=4", "--dp=2", "--checkpoint-dir=" + folder};

@@ -34,6 +34,43 @@ TEST_F(Train, EverySplitHasTheSingleDevicesLosses) {
   }
 }
 
+// BERT by masked tokens and pairs, T5 by continuing text.
+TEST_F(Train, EncodersHaveTheSingleDevicesLosses) {
+  for (const Words& model :
+       {Words{"--model=bert", "--masked=3"}, Words{"--model=t5", "--decoder-seq=6", "--layers=4"}}) {
+    SCOPED_TRACE(model[0]);
+    const auto with = [&](Words more) {
+      more.insert(more.begin(), model.begin(), model.end());
+      more.insert(more.end(), {"--global-batch=8", "--precision=fp64", "--dropout=0.1"});
+      return train(more);
+    };
+    const auto alone = with({});
+    ASSERT_EQ(alone.size(), 6u);
+    for (const Words& plan : {Words{"--dp=4"}, Words{"--tp=2", "--pp=2", "--chaos=3"},
+                              Words{"--dp=2", "--zero=3", "--recompute=full"}}) {
+      const auto split = with(plan);
+      for (const auto& [step, loss] : alone) EXPECT_NEAR(split.at(step), loss, 1e-9 * loss) << plan[0];
+    }
+  }
+}
+
+// Letters that follow from their places: little is left but whether pairs belong together, ln 2.
+TEST_F(Train, PredictsMaskedTokensAndContinuations) {
+  std::ofstream text(path("letters.txt"));
+  for (int i = 0; i < 500; ++i) text << "abcdefgh";
+  text.close();
+  const Words sizes{
+      "--data=" + path("letters.txt"), "--hidden=32", "--dropout=0", "--micro-batch=32", "--global-batch=32",
+      "--learning-rate=0.003",         "--gpus=1"};
+  const auto last_of = [&](Words words) {
+    words.insert(words.end(), sizes.begin(), sizes.end());
+    return train(words).rbegin()->second;
+  };
+  EXPECT_LT(last_of({"--model=bert", "--masked=4", "--seq=35", "--steps=250"}),
+            1.5);  // ln 8 + ln 2 without context
+  EXPECT_LT(last_of({"--model=t5", "--decoder-seq=8", "--seq=24", "--steps=120"}), 0.2);
+}
+
 // Dark and bright images.
 TEST_F(Train, TellsImagesApart) {
   std::mt19937 random(3);

@@ -30,7 +30,7 @@ TEST_F(Train, RefusesWhatCannotBe) {
       {{"--data=FOLDER/empty.txt"}, 2, "FOLDER/empty.txt: is empty, expected tokens"},
       {{"--data=FOLDER/short.txt"},
        2,
-       "data: has 9 tokens, expected at least seq + 1 = 17 (use more text or a shorter seq)"},
+       "data: has 9 tokens, expected at least the 17 of a sample (use more text or a shorter seq)"},
       {{"--data=FOLDER/odd.bin"},
        2,
        "FOLDER/odd.bin: has 3 bytes, expected an even number: two bytes a token"},
@@ -41,17 +41,23 @@ TEST_F(Train, RefusesWhatCannotBe) {
       {{"--data=FOLDER/large.bin"},
        2,
        "FOLDER/large.bin: token 50 is 256, expected less than vocab 256 (use a larger vocab)"},
+      {{"--model=bert", "--masked=14"},
+       2,
+       "--masked: is 14; of seq 16 and vocab 256 three are [CLS], [SEP] and [MASK], so at most 13 tokens can "
+       "be predicted"},
       {{"--steps=0"}, 2, "--steps: got \"0\", expected a whole number from 1 to 1000000000"},
       {{"--warmup-steps=6"}, 2, "--warmup-steps: 6 of 6 steps (leave some for training)"},
       {{"--validation-batches=2"}, 2, "--validation-batches: needs validate_every"},
       {{"--validate-every=2", "--validation-fraction=0.001"},
        2,
-       "--validation-fraction: holds back 3 of 3290 tokens, expected at least seq + 1 = 17 (use a larger "
+       "--validation-fraction: holds back 3 of 3290 tokens, expected at least the 17 of a sample (use a "
+       "larger "
        "one, "
        "more text or a shorter seq)"},
       {{"--validate-every=2", "--validation-fraction=0.9", "--seq=400"},
        2,
-       "--validation-fraction: leaves 329 of 3290 tokens, expected at least seq + 1 = 401 (use a smaller "
+       "--validation-fraction: leaves 329 of 3290 tokens, expected at least the 401 of a sample (use a "
+       "smaller "
        "one, "
        "more text or a shorter seq)"},
       {{"--trace=FOLDER/none/trace.json"},

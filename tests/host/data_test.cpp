@@ -6,8 +6,8 @@
 #include <numeric>
 #include <random>
 
+#include "counting.h"
 #include "sbp/at.h"
-#include "temporary.h"
 
 namespace boxcar::tests {
 namespace {
@@ -110,6 +110,10 @@ TEST(TokenData, RefusesBadFiles) {
   EXPECT_EQ(
       open(folder.file("large.txt", "ab\xe4"), 128),
       "2: large.txt: byte 2 is 228, expected less than vocab 128 (use a larger vocab, 256 takes any text)");
+  EXPECT_EQ(
+      message_of(folder, [&] { TokenData::open({folder.file("special.txt", "ab\xff")}, 256, 3); }),
+      "2: special.txt: byte 2 is 255, expected less than 253, since the last 3 of vocab 256 are special "
+      "(use a larger vocab, 256 takes any text)");
   EXPECT_EQ(message_of(folder, [] { TokenData::open({}, 256); }), "2: data: names no file");
 }
 
@@ -139,13 +143,6 @@ TEST(TokenData, RefusesAFractionThatLeavesNothing) {
   EXPECT_EQ(
       message_of(folder, [&] { data.tail(-0.5); }),
       "2: data: a fraction of -0.5 cannot be held back for validation, expected at least 0 and below 1");
-}
-
-// n tokens, each equal to its position.
-TokenData counting(const TemporaryFolder& folder, int64_t n) {
-  std::vector<uint16_t> tokens(static_cast<size_t>(n));
-  std::iota(tokens.begin(), tokens.end(), uint16_t{0});
-  return TokenData::open({folder.file("counting.bin", raw(tokens))}, 65536);
 }
 
 std::vector<int64_t> epoch(const Sampler& sampler, int64_t number) {
@@ -217,10 +214,10 @@ TEST(Sampler, RefusesTooFewTokens) {
   const TemporaryFolder folder;
   const TokenData data = counting(folder, 8);
   EXPECT_EQ(message_of(folder, [&] { Sampler(data, 8, 1); }),
-            "2: data: has 8 tokens, expected at least seq + 1 = 9 (use more text or a shorter seq)");
+            "2: data: has 8 tokens, expected at least the 9 of a sample (use more text or a shorter seq)");
   EXPECT_EQ(Sampler(data, 7, 1).windows(), 1);
   EXPECT_EQ(message_of(folder, [&] { Sampler(data.tail(0.01), 8, 1); }),
-            "2: data: has 0 tokens, expected at least seq + 1 = 9 (use more text or a shorter seq)");
+            "2: data: has 0 tokens, expected at least the 9 of a sample (use more text or a shorter seq)");
 }
 
 }  // namespace

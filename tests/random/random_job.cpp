@@ -61,7 +61,7 @@ std::vector<Dimension> make_dimensions() {
       {"model.shared_experts", {"0", "1", "2"}},
       {"model.dense_layers", {"0", "1"}},
       {"model.expert_every", {"1", "2"}},
-      {"model.masked", {"0", "2"}},
+      {"model.masked", {"0", "1"}},
       {"model.decoder_layers", {"", "1", "2"}},
       {"model.decoder_seq", {"", "2", "4"}},
       {"model.channels", {"8", "2", "12", "16"}},
