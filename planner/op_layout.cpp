@@ -160,11 +160,17 @@ std::vector<OpLayout> legal_layouts(const ir::OpDef& def, const ir::Types& input
 
 std::vector<Signature> offered(const ir::OpDef& def, const ir::Types& inputs, const ir::Attrs& attrs,
                                const Mesh& mesh, size_t d) {
-  const bool in_one = mesh.names[d] == "tp" || mesh.names[d] == "cp";
-  if (!in_one || !attrs.contains("local")) return ir::signatures(def, inputs, attrs, mesh.extents[d]);
-  ir::Attrs whole = attrs;
-  whole["local"] = false;
-  return ir::signatures(def, inputs, whole, mesh.extents[d]);
+  std::vector<Signature> all = ir::signatures(def, inputs, attrs, mesh.extents[d]);
+  const auto local = attrs.find("local");
+  if (local == attrs.end() || local->second == ir::Attr(false)) return all;
+  ir::Attrs attrs_of_all = attrs;
+  attrs_of_all["local"] = false;
+  std::vector<Signature> whole = ir::signatures(def, inputs, attrs_of_all, mesh.extents[d]);
+  if (mesh.names[d] == "tp" || mesh.names[d] == "cp") return whole;
+  std::vector<Signature> own;
+  for (Signature& signature : all)
+    if (std::find(whole.begin(), whole.end(), signature) == whole.end()) own.push_back(std::move(signature));
+  return own.empty() ? whole : own;
 }
 
 }  // namespace boxcar::planner

@@ -46,7 +46,7 @@ std::vector<OpLayout> legal_layouts(const ir::OpDef& def, const ir::Types& input
 
 // Signatures that the registry offers an op of these types and attributes on dimension `d` of a mesh. Batch
 // statistics that are declared to be each device's own (batch_norm, `local`) cover one part of data
-// parallelism: tp and cp do not cut them smaller.
+// parallelism, whatever layouts are found: its dimensions cut the batch, tp and cp do not cut it smaller.
 std::vector<sbp::Signature> offered(const ir::OpDef& def, const ir::Types& inputs, const ir::Attrs& attrs,
                                     const Mesh& mesh, size_t d);
 

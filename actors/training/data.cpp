@@ -44,11 +44,16 @@ Reading reading_of(const ir::models::Transformer& model, const KeyName& name) {
   const int64_t seq = model.seq;
   if (model.masked > 0) {
     const host::MaskedSizes sizes{seq, model.masked, model.vocab};
-    if (sizes.masked > sizes.text() || sizes.text_vocab() < 1)
-      throw Error::input(name("model.masked"),
-                         fmt::format("is {}; of seq {} and vocab {} three are [CLS], [SEP] and [MASK], so at "
-                                     "most {} tokens can be predicted",
-                                     sizes.masked, seq, sizes.vocab, sizes.text()));
+    if (sizes.text_vocab() < 1)
+      throw Error::input(name("model.vocab"),
+                         fmt::format("is {}; [CLS], [SEP] and [MASK] are its last three tokens, "
+                                     "expected 4 or more",
+                                     sizes.vocab));
+    if (sizes.masked > sizes.text())
+      throw Error::input(
+          name("model.masked"),
+          fmt::format("is {}, but three tokens of seq {} are [CLS] and [SEP]; expected {} or fewer",
+                      sizes.masked, seq, sizes.text()));
     return {sizes.special, sizes.text(), [sizes](const auto& part, int64_t seed) {
               return std::make_unique<host::MaskedSamples>(part, sizes, seed);
             }};

@@ -56,7 +56,10 @@ const Key kKeys[] = {{"family", &Transformer::family},
                      {"expert_ffn", &Transformer::expert_ffn, true},
                      {"shared_experts", &Transformer::shared_experts, true},
                      {"dense_layers", &Transformer::dense_layers, true},
-                     {"expert_every", &Transformer::expert_every, true}};
+                     {"expert_every", &Transformer::expert_every, true},
+                     {"masked", &Transformer::masked, true},
+                     {"decoder_layers", &Transformer::decoder_layers, true},
+                     {"decoder_seq", &Transformer::decoder_seq, true}};
 
 Json value_of(const Transformer& model, const Key& key) {
   return std::visit([&](auto field) { return Json(model.*field); }, key.field);

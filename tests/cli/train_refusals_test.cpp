@@ -43,8 +43,10 @@ TEST_F(Train, RefusesWhatCannotBe) {
        "FOLDER/large.bin: token 50 is 256, expected less than vocab 256 (use a larger vocab)"},
       {{"--model=bert", "--masked=14"},
        2,
-       "--masked: is 14; of seq 16 and vocab 256 three are [CLS], [SEP] and [MASK], so at most 13 tokens can "
-       "be predicted"},
+       "--masked: is 14, but three tokens of seq 16 are [CLS] and [SEP]; expected 13 or fewer"},
+      {{"--model=bert", "--masked=2", "--vocab=3"},
+       2,
+       "--vocab: is 3; [CLS], [SEP] and [MASK] are its last three tokens, expected 4 or more"},
       {{"--steps=0"}, 2, "--steps: got \"0\", expected a whole number from 1 to 1000000000"},
       {{"--warmup-steps=6"}, 2, "--warmup-steps: 6 of 6 steps (leave some for training)"},
       {{"--validation-batches=2"}, 2, "--validation-batches: needs validate_every"},

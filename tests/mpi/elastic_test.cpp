@@ -91,7 +91,7 @@ TEST_F(Elastic, GoesOnWithTheDevicesThatAreThere) {
 
 TEST_F(Elastic, TakesAsManyDevicesAsHaveAPlan) {
   Words saved = training(4);
-  saved.push_back("--checkpoint-dir=" + (folder_ / "run").string());
+  saved.insert(saved.end(), {"--checkpoint-dir=" + (folder_ / "run").string(), "--checkpoint-every=10"});
   // Seven devices cannot share six sequences or three layers.
   ASSERT_EQ(end_of(start(elastic("echo localhost:7", saved))), 0) << err();
   EXPECT_THAT(err(), ContainsRegex("elastic: starts on 6 devices by "));
@@ -102,22 +102,53 @@ TEST_F(Elastic, SaysWhatKeepsARunFromStarting) {
     EXPECT_EQ(end_of(start(words)), code);
     EXPECT_THAT(err(), message);
   };
-  const std::string folder = "--checkpoint-dir=" + (folder_ / "run").string();
-  expect(elastic("echo localhost:1", training(4)), 2,
+  const std::string folder = "--checkpoint-dir=" + (folder_ / "run").string(),
+                    every = "--checkpoint-every=10";
+  expect(elastic("echo localhost:1", {every}), 2,
          HasSubstr("--checkpoint-dir is missing after --: without checkpoints nothing can go on"));
-  expect(elastic("echo localhost", {folder}), 1,
+  expect(elastic("echo localhost:1", {folder}), 2, HasSubstr("--checkpoint-every is missing after --"));
+  expect(elastic("echo localhost", {folder, every}), 2,
          HasSubstr("elastic: --hosts: got \"localhost\", expected host:devices such as alpha:4\n"));
-  expect(elastic("echo localhost:7", {folder}, {"--least=7"}), 1,
+  expect(elastic("exit 3", {folder, every}), 2, HasSubstr("elastic: --hosts: ended with 3\n"));
+  expect(elastic("echo localhost:7", {folder, every}, {"--least=7"}), 1,
          HasSubstr("no combination of degrees is legal"));
-  expect(elastic("echo localhost:1", {folder, "--data=none.txt"}), 2, HasSubstr("none.txt: cannot be read"));
+  expect(elastic("echo localhost:1", {folder, every}, {"--program=/none/boxcar"}), 2,
+         HasSubstr("--program: /none/boxcar is no program"));
+  expect(elastic("echo localhost:1", {folder, every, "--data=none.txt"}), 2,
+         HasSubstr("none.txt: cannot be read"));
+  std::ofstream(folder_ / "job.yaml", std::ios::app) << "run: {steps: 4}\n";
+  expect(elastic("echo localhost:1", {folder, every}), 2,
+         HasSubstr("job.yaml: section run is not read here; give its keys as flags after --"));
+}
+
+// What --hosts prints by mistake changes nothing, and a signal leaves no process behind.
+TEST_F(Elastic, EndsItsRunWhenItIsEnded) {
+  Words endless = training(1000000);
+  endless.insert(endless.end(), {"--checkpoint-dir=" + (folder_ / "run").string(), "--checkpoint-every=10"});
+  const pid_t parent = start(elastic("if [ -e lost ]; then echo hello; else echo localhost:2; fi", endless));
+  wait_for("\"checkpoint\"");
+  std::ofstream(folder_ / "lost");
+  for (const auto end = Clock::now() + too_long;
+       err().find("--hosts: got \"hello\"") == std::string::npos && Clock::now() < end;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const pid_t mpirun = mpirun_of(parent), process = process_of(mpirun, 0);
+  ASSERT_GT(process, 0) << err();
+  kill(parent, SIGTERM);
+  EXPECT_EQ(end_of(parent), 128 + SIGTERM);
+  EXPECT_FALSE(fs::exists("/proc/" + std::to_string(mpirun)));
+  for (const auto end = Clock::now() + too_long;
+       fs::exists("/proc/" + std::to_string(process)) && Clock::now() < end;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(fs::exists("/proc/" + std::to_string(process)));
 }
 
 TEST_F(Elastic, GivesUpWhereNoCheckpointIsMade) {
   const fs::path program = folder_ / "dies";
   std::ofstream(program) << "#!/bin/sh\n[ \"$1\" = search ] || kill -9 $$\n";
   fs::permissions(program, fs::perms::owner_all);
-  const Words words = elastic("echo localhost:1", {"--checkpoint-dir=" + (folder_ / "run").string()},
-                              {"--program=" + program.string(), "--restarts=1"});
+  const Words words =
+      elastic("echo localhost:1", {"--checkpoint-dir=" + (folder_ / "run").string(), "--checkpoint-every=1"},
+              {"--program=" + program.string(), "--restarts=1"});
   EXPECT_EQ(end_of(start(words)), 137);
   const std::string lost = "elastic: the run was lost with exit code 137\n";
   const size_t first = err().find(lost);

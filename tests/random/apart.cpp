@@ -20,7 +20,7 @@ namespace {
 constexpr size_t most_text = 4000;
 // A waiting check uses no processor time, so the wall clock ends it. Other work on the machine may slow a
 // check by this factor.
-constexpr int clock_per_processor_second = 4;
+constexpr int clock_per_processor_second = 10;
 
 std::string failures(const ::testing::TestPartResultArray& results) {
   std::string text;

@@ -85,7 +85,7 @@ TEST(Apart, TellsHowACheckFailed) {
                   for (;;) pause();
                 },
                 1),
-            "has not ended after 4 s\n");
+            "has not ended after 10 s\n");
   EXPECT_EQ(failure_of(
                 [] {
                   for (std::atomic<int> count = 0;; ++count) continue;
@@ -102,6 +102,9 @@ struct Found {
 };
 
 constexpr Found found[] = {
+    {"training",
+     "model.family=resnet model.layers=16 model.width=2 parallel.dp=3 parallel.micro_batch=3 "
+     "plan.layouts=found train.optimizer=sgd"},
     {"rounding", "train.off=clip train.optimizer=momentum train.precision=fp16"},
     {"reference", "model.family=unet model.layers=3 parallel.pp=2 train.precision=bf16 train.stack=oneflow"},
     {"training", "model.experts=2 parallel.attention=flash parallel.dp=3 plan.layouts=random"},

@@ -51,7 +51,7 @@ SYSTEMS = {
         System("ZeRO 1", "1910.02054", data_parallel(1)),
         System("ZeRO 2", "1910.02054", data_parallel(2)),
         System("ZeRO 3, FairScale", "1910.02054", data_parallel(3)),
-        System("Megatron-LM of 2019", "1909.08053", (*WHOLE, "--pp=1", "--tp=8", "--sequence-parallel=false")),
+        System("Megatron-LM of 2019", "1909.08053", (*WHOLE, "--pp=1", "--tp=2..8", "--sequence-parallel=false")),
         System("Megatron-LM of 2021", "2104.04473", (*WHOLE, "--sequence-parallel=false", "--schedule=1f1b")),
         System("GPipe", "1811.06965", (*WHOLE, "--dp=1", "--tp=1", "--pp=16", "--schedule=gpipe")),
         System("PipeDream-flush", "2006.09503", (*WHOLE, "--tp=1", "--virtual-stages=1", "--schedule=1f1b")),
@@ -104,9 +104,9 @@ def make(folder):
 
 FIGURES = [
     Figure("systems", "systems that the paper compares with, as strategies: one job each, on 16 V100s", make, side_by_side=True,
-           missing=("BytePS and parameter servers: nothing serves parameters", "PipeDream's versions of weights: a step ends with one update",
-                    "DLPlacer, and FlexFlow's ops on devices of their own: stages alone are on different devices",
-                    "KungFu's adaptation and Ray's restarts: scripts/elastic trains so, and nothing simulates it",
+           missing=("BytePS and parameter servers: there are no servers", "PipeDream's versions of weights: a step ends with one update",
+                    "DLPlacer, and FlexFlow's ops on devices of their own: only stages have devices of their own",
+                    "KungFu's adaptation and Ray's restarts: scripts/elastic does this in training; it is not simulated",
                     "Stanza's devices for dense layers alone: these layers are split over all devices",
                     "HugeCTR's exchange of rows: gradients of whole tables are reduced",
                     "Tofu over more than one node: each node has the whole model", "DALI and other loaders: they are in fig9 and fig9jpeg")),
