@@ -33,16 +33,13 @@ def not_there(figures, others):
     return table(["figure", "not there, and why"], lines)
 
 
-def _with_titles(lines):
-    return lines[0], lines[1:]
-
-
 def write(figures, rows, summaries, others):
     blocks = {"run": f"The last full run was on {datetime.date.today()}, of {version()}.", "results": results(figures, rows, summaries),
               "missing": not_there(figures, others)}
     for figure in figures:
         if figure.side_by_side:
-            blocks[figure.name] = table(*_with_titles(side_by_side(rows[figure.name])))
+            titles, *lines = side_by_side(rows[figure.name])
+            blocks[figure.name] = table(titles, lines)
     text = PAGE.read_text()
     for name, block in blocks.items():
         text = re.sub(rf"(<!-- {name} -->\n).*?(<!-- end -->)", lambda m, block=block: f"{m[1]}{block}\n{m[2]}", text, flags=re.S)

@@ -128,17 +128,13 @@ TEST_F(Elastic, EndsItsRunWhenItIsEnded) {
   const pid_t parent = start(elastic("if [ -e lost ]; then echo hello; else echo localhost:2; fi", endless));
   wait_for("\"checkpoint\"");
   std::ofstream(folder_ / "lost");
-  for (const auto end = Clock::now() + too_long;
-       err().find("--hosts: got \"hello\"") == std::string::npos && Clock::now() < end;)
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  wait_until([&] { return err().find("--hosts: got \"hello\"") != std::string::npos; });
   const pid_t mpirun = mpirun_of(parent), process = process_of(mpirun, 0);
   ASSERT_GT(process, 0) << err();
   kill(parent, SIGTERM);
   EXPECT_EQ(end_of(parent), 128 + SIGTERM);
   EXPECT_FALSE(fs::exists("/proc/" + std::to_string(mpirun)));
-  for (const auto end = Clock::now() + too_long;
-       fs::exists("/proc/" + std::to_string(process)) && Clock::now() < end;)
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  wait_until([&] { return !fs::exists("/proc/" + std::to_string(process)); });
   EXPECT_FALSE(fs::exists("/proc/" + std::to_string(process)));
 }
 

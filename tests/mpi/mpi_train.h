@@ -166,11 +166,15 @@ class MpiTrain : public ::testing::Test {
     return -1;
   }
 
+  // Waits until something holds; a hanging test goes on and fails.
+  template <typename Holds>
+  static void wait_until(Holds holds) {
+    for (const auto end = Clock::now() + too_long; !holds() && Clock::now() < end;)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
   // Waits until `sign` is in the output.
   void wait_for(const std::string& sign) const {
-    for (const auto end = Clock::now() + too_long;
-         out().find(sign) == std::string::npos && Clock::now() < end;)
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    wait_until([&] { return out().find(sign) != std::string::npos; });
   }
 
   // Starts an endless run and signals its process of this rank once `sign` is in the output.

@@ -1,6 +1,6 @@
 """The systems that the paper compares with, each as a strategy: the search finds the best plan of those that the system could run.
 
-All run on one framework, so strategies differ alone. Recomputation and the micro-batch are open to every system.
+All run on one framework, so only the strategies differ. What a system's flags do not fix is searched for all alike.
 """
 import os
 from concurrent.futures import ThreadPoolExecutor
