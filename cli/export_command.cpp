@@ -62,12 +62,13 @@ int other_slots(const ir::Plan& plan, const planner::ResolvedJob& job) {
 // Tells what cannot be said, and refuses it where that was asked for.
 void tell_notes(const ExportArguments& arguments, const std::string& format,
                 const std::vector<exports::Note>& notes) {
-  for (const exports::Note& note : notes)
-    tell(fmt::format("cannot be said in {}: {}", format, to_text(note)));
-  if (arguments.strict && !notes.empty())
+  for (const exports::Note& note : notes) tell(fmt::format("{}: {}", begin_of(note, format), to_text(note)));
+  const int64_t unsaid =
+      std::count_if(notes.begin(), notes.end(), [](const auto& note) { return !note.left; });
+  if (arguments.strict && unsaid > 0)
     throw Error::cannot_run("--strict",
                             fmt::format("{} cannot be said in {} (without --strict the rest is written)",
-                                        counted(static_cast<int64_t>(notes.size()), "thing"), format));
+                                        counted(unsaid, "thing"), format));
 }
 
 // The plan that was saved, or the job's.

@@ -3,9 +3,9 @@
 // Names and their meaning: docs/_pages/config-json.md of github.com/deepspeedai/DeepSpeed at commit
 // 00376da49967bc6a15d70a550200ac67277b1fb4; the accumulation type and optimizers of PyTorch:
 // deepspeed/runtime/constants.py (088be892c7499b4f4925d6a31da1e399a19aec20); shards over a part of the
-// replicas: deepspeed/runtime/config.py (029f12b3c6b94750ff9d93c5d7e6e98b603cf78e); the launcher:
-// docs/_tutorials/getting-started.md (a0186adf5de980486759a4aa429e10f28b6f79aa). The model is the program's
-// own.
+// replicas, what stages send: deepspeed/runtime/config.py (029f12b3c6b94750ff9d93c5d7e6e98b603cf78e); the
+// launcher: docs/_tutorials/getting-started.md (a0186adf5de980486759a4aa429e10f28b6f79aa). The model is the
+// program's own.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -24,14 +24,14 @@ void write_model(Writer& w) {
   for (const Key& key : keys())
     if (key.section == "model" && key.name != "family" && w.from.labels.contains(key.path()))
       values.push_back(fmt::format("{} {}", key.name, w.from.label(key.path())));
-  w.cannot(fmt::format("the program builds the model: {}", fmt::join(values, ", ")));
+  w.leave(fmt::format("the program builds the model: {}", fmt::join(values, ", ")));
 }
 
 void write_attention(Writer& w) {
   if (!w.from.job().model.transformer()) return;
-  w.cannot("the model's code decides");
+  w.leave("the model's code decides");
   if (w.from.train().flash && w.from.request.attention_kernel == "flash1")
-    w.cannot("parallel.attention_kernel", "the model's code decides");
+    w.leave("parallel.attention_kernel", "the model's code decides");
 }
 
 void write_batches(Writer& w) {
@@ -54,7 +54,6 @@ void write_overlap(Writer& w) {
   const planner::Hints& h = w.from.parallel();
   if (!w.from.replicated()) return;
   if (!w.from.sharded()) {
-    w.cannot("parallel.grad_bucket_mb", "without ZeRO buckets have a size of their own");
     if (h.overlap_grad) w.cannot("without ZeRO gradients are reduced after the last micro-batch");
     return;
   }
@@ -82,10 +81,10 @@ void write_tensor_parallelism(Writer& w) {
 void write_pipeline(Writer& w) {
   const planner::Hints& h = w.from.parallel();
   if (!w.from.pipelined()) return;
-  w.cannot(fmt::format("the program builds PipelineModule(num_stages={})", h.pp));
+  w.leave(fmt::format("the program builds PipelineModule(num_stages={})", h.pp));
   if (h.virtual_stages > 1) w.cannot("parallel.virtual_stages", "a device has one stage");
   if (!w.from.even_stages())
-    w.cannot("parallel.stage_layers", "the program's partition_method divides the layers");
+    w.leave("parallel.stage_layers", "the program's partition_method divides the layers");
   if (w.from.parallel().schedule != planner::Schedule::one_f_one_b)
     w.cannot("parallel.schedule", "pipelines run 1F1B");
 }
@@ -102,17 +101,17 @@ void write_experts(Writer& w) {
 
 void write_context_parallelism(Writer& w) {
   if (w.from.parallel().cp == 1) return;
-  w.cannot("the program sets up sequence parallelism (DeepSpeed-Ulysses), which is left out");
+  w.leave("the program sets up sequence parallelism (DeepSpeed-Ulysses), which is left out");
   if (w.from.parallel().gather_keys) w.cannot("parallel.gather_keys", "DeepSpeed-Ulysses exchanges heads");
 }
 
 void write_recompute(Writer& w) {
   const ir::TrainOptions& t = w.from.train();
   if (!w.from.recomputes()) return;
-  w.cannot("the model's code says what is recomputed, by deepspeed.checkpointing.checkpoint");
-  if (!t.recompute_layers.empty()) w.cannot("parallel.recompute_layers", "the model's code says which");
+  w.leave("the model's code says what is recomputed, by deepspeed.checkpointing.checkpoint");
+  if (!t.recompute_layers.empty()) w.leave("parallel.recompute_layers", "the model's code says which");
   if (t.recompute_others != Recompute::none)
-    w.cannot("parallel.recompute_others", "the model's code says which");
+    w.leave("parallel.recompute_others", "the model's code says which");
   if (t.recompute_stop) w.cannot("parallel.recompute_stop", "a checkpointed layer is recomputed as a whole");
 }
 
@@ -123,7 +122,7 @@ void write_precision(Writer& w) {
     w.set("fp16.loss_scale", w.from.train().loss_scale);
   } else if (w.from.mixed()) {
     w.set("bf16.enabled", true);
-    if (precision == Precision::fp8) w.cannot("the model's code has 8-bit products; bf16 is written");
+    if (precision == Precision::fp8) w.leave("the model's code has 8-bit products; bf16 is written");
   } else if (precision != Precision::fp32) {
     w.cannot("float32 is what is left without fp16 and bf16");
   }
@@ -160,24 +159,29 @@ void write_optimizer(Writer& w) {
   if (!known) w.set("optimizer.params.momentum", momentum ? t.momentum : 0.0);
   if ((!known || lamb) && w.from.sharded()) w.set("zero_allow_untested_optimizer", true);
   w.set("optimizer.params.weight_decay", t.weight_decay);
+  if (t.weight_decay > 0 && momentum)
+    w.cannot("train.weight_decay", "SGD adds the decay to the gradient, and so to the momentum");
   if (t.weight_decay > 0)
-    w.cannot("train.weight_decay",
-             momentum ? "SGD adds the decay to the gradient; biases and norms decay unless the "
-                        "program makes groups of parameters"
-                      : "biases and norms decay unless the program makes groups of parameters");
+    w.leave("train.weight_decay", "biases and norms decay unless the program makes groups of parameters");
+}
+
+// What stages send each other, forward and back.
+void write_sends(Writer& w) {
+  const planner::Hints& h = w.from.parallel();
+  if (!w.from.pipelined() || h.tp == 1) return;
+  w.set("pipeline.pipe_partitioned", h.scatter_gather);
+  w.set("pipeline.grad_partitioned", h.scatter_gather);
 }
 
 // Keys that the model's code decides, where they say more than their defaults.
 void write_code(Writer& w) {
   const planner::Hints& h = w.from.parallel();
   const ir::TrainOptions& t = w.from.train();
-  if (h.scatter_gather && w.from.pipelined() && h.tp > 1)
-    w.cannot("parallel.scatter_gather", "stages send what each rank holds");
   if (h.defer_head_grad > 0 && w.from.pipelined()) w.cannot("parallel.defer_head_grad", "no gradient waits");
-  if (w.from.mixed() && t.half_logits) w.cannot("train.logits", "the model's code decides");
-  if (t.fused_loss) w.cannot("train.fused_loss", "the model's code decides");
-  if (t.epilogues) w.cannot("train.epilogues", "the model's code decides");
-  if (!t.off.empty()) w.cannot("train.off", "the model's code decides what is fused; other passes stay");
+  if (w.from.mixed() && t.half_logits) w.leave("train.logits", "the model's code decides");
+  if (t.fused_loss) w.leave("train.fused_loss", "the model's code decides");
+  if (t.epilogues) w.leave("train.epilogues", "the model's code decides");
+  if (!t.off.empty()) w.leave("train.off", "the model's code decides what is fused; other passes stay");
 }
 
 std::vector<Row> make_rows() {
@@ -249,7 +253,7 @@ std::vector<Row> make_rows() {
       {{"parallel.overlap_grad", "parallel.overlap_param", "parallel.grad_bucket_mb"},
        {"zero_optimization.overlap_comm", "zero_optimization.reduce_bucket_size",
         "zero_optimization.stage3_prefetch_bucket_size"},
-       "without ZeRO; overlap_param below zero 3",
+       "overlap_grad and buckets without ZeRO; overlap_param below zero 3",
        write_overlap},
       {{"parallel.tp", "parallel.overlap_tp", "parallel.sequence_parallel", "parallel.gather_logits"},
        {"tensor_parallel.autotp_size", "tensor_parallel.tp_overlap_comm",
@@ -279,8 +283,11 @@ std::vector<Row> make_rows() {
        [](Writer& w) {
          if (!w.from.stands_as("pp,dp,cp,tp")) w.cannot("ranks stand as in pp,dp,tp");
        }},
-      {{"parallel.scatter_gather", "parallel.defer_head_grad", "train.logits", "train.fused_loss",
-        "train.epilogues", "train.off"},
+      {{"parallel.scatter_gather"},
+       {"pipeline.pipe_partitioned", "pipeline.grad_partitioned"},
+       "",
+       write_sends},
+      {{"parallel.defer_head_grad", "train.logits", "train.fused_loss", "train.epilogues", "train.off"},
        {},
        "the model's code decides",
        write_code},
@@ -317,10 +324,15 @@ std::string render(const Source& from, const std::vector<Setting>& settings) {
              from.nodes(), from.gpus_per_node());
 }
 
-std::vector<std::string> preface(const Source&) {
-  return {
+std::vector<std::string> preface(const Source& from) {
+  std::vector<std::string> lines{
       "DeepSpeed reads JSON with comments. A reader of plain JSON wants the lines that begin with // taken "
       "out."};
+  if (from.replicated() && !from.sharded())
+    lines.push_back(
+        fmt::format("Without ZeRO buckets of gradients have a size of their own; the plan's have {} MB.",
+                    from.parallel().grad_bucket_mb));
+  return lines;
 }
 
 }  // namespace of_deepspeed

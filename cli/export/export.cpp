@@ -109,6 +109,10 @@ std::string to_text(const Note& note) {
   return fmt::format("{}{}{}: {}", note.key, note.value.empty() ? "" : " ", note.value, note.why);
 }
 
+std::string begin_of(const Note& note, const std::string& format) {
+  return note.left ? "left to you" : "cannot be said in " + format;
+}
+
 Json python(const std::string& expression) { return Json{{"python", expression}}; }
 
 Json number(double value) {
@@ -127,6 +131,12 @@ void Writer::cannot(const std::string& why) { cannot(row_.keys.front(), why); }
 
 void Writer::cannot(const std::string& key, const std::string& why) {
   notes_.push_back({key, from.label(key), why});
+}
+
+void Writer::leave(const std::string& why) { leave(row_.keys.front(), why); }
+
+void Writer::leave(const std::string& key, const std::string& why) {
+  notes_.push_back({key, from.label(key), why, true});
 }
 
 std::vector<const Row*> rows_of(const Framework& framework) {
@@ -166,8 +176,7 @@ Exported write(const Framework& framework, const Source& source) {
   for (const std::string& line : remarks(source)) result.text += commented(framework, line);
   result.text += body;
   for (const Note& note : result.notes)
-    result.text +=
-        commented(framework, fmt::format("cannot be said in {}: {}", framework.name, to_text(note)));
+    result.text += commented(framework, fmt::format("{}: {}", begin_of(note, framework.name), to_text(note)));
   return result;
 }
 

@@ -66,12 +66,16 @@ struct Source {
   bool stands_as(const std::string& mesh_order) const;
 };
 
-// A `value` of `key` (a job's key, or a word such as "layouts") that cannot be said, and why.
+// A `value` of `key` (a job's key, or a word such as "layouts") that cannot be said, and why; or, `left`,
+// what the framework leaves to its user: the user's own program, the tokenizer.
 struct Note {
   std::string key, value, why;
+  bool left = false;
   friend bool operator==(const Note&, const Note&) = default;
 };
 std::string to_text(const Note& note);  // "parallel.schedule zb-h1: pipelines run ..."
+// Before that text: "cannot be said in megatron", "left to you".
+std::string begin_of(const Note& note, const std::string& format);
 
 // One name of the framework's with its value. A Python expression is {"python": "torch.float16"}.
 struct Setting {
@@ -95,6 +99,9 @@ class Writer {
   // Notes the row's first key, or `key`, with its value.
   void cannot(const std::string& why);
   void cannot(const std::string& key, const std::string& why);
+  // The same where the user decides, who can do what the job says.
+  void leave(const std::string& why);
+  void leave(const std::string& key, const std::string& why);
 
  private:
   const Row& row_;

@@ -3,8 +3,9 @@
 //
 // Names and their meaning: torchtitan/config/job_config.py of github.com/pytorch/torchtitan at commit
 // 6404b932421f5ce382e7dac5ad381b2c17b1373c. Micro-batches, stages and names of modules:
-// torchtitan/distributed/pipeline_parallel.py (02ef790c79614758f85880e173d2338d7de502a3). Its models have
-// sizes in Python, as flavors: torchtitan/models/llama3/__init__.py.
+// torchtitan/distributed/pipeline_parallel.py (02ef790c79614758f85880e173d2338d7de502a3). The loss, which
+// training.compile compiles too: torchtitan/components/loss.py. Its models have sizes in Python, as flavors:
+// torchtitan/models/llama3/__init__.py.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -65,8 +66,8 @@ void write_model(Writer& w) {
   w.set("model.name", "llama3");
   w.set("model.flavor", flavor ? flavor->name : "boxcar");
   if (!flavor)
-    w.cannot("model.layers",
-             "sizes are a flavor in torchtitan/models/llama3/__init__.py; add " + new_flavor(m));
+    w.leave("model.layers",
+            "sizes are a flavor in torchtitan/models/llama3/__init__.py; add " + new_flavor(m));
   if (m.family != "llama" && m.family != "gpt") w.cannot("the models are decoders; llama3 is written");
 }
 
@@ -74,7 +75,7 @@ void write_vocabulary(Writer& w) {
   constexpr int64_t of_llama3 = 128256;
   const ir::models::Transformer& m = w.from.model();
   if (flavor_of(m) && m.vocab != of_llama3)
-    w.cannot("model.vocab", fmt::format("the vocabulary is the tokenizer's; give one of {} words", m.vocab));
+    w.leave("model.vocab", fmt::format("the vocabulary is the tokenizer's; give one of {} words", m.vocab));
   if (w.from.padded_vocab() != w.from.model().vocab)
     w.cannot("model.pad_vocab", "the vocabulary is the tokenizer's, and is not padded");
 }
@@ -191,10 +192,21 @@ void write_overlap(Writer& w) {
   if (!h.overlap_grad) w.cannot("gradients are reduced behind the backward pass");
   if (only_replicates(w.from) && h.grad_bucket_mb != 100)
     w.cannot("parallel.grad_bucket_mb", "buckets of 100 MB are written in apply_ddp");
-  if (!only_replicates(w.from)) {
-    if (h.zero < 3) w.cannot("parallel.grad_bucket_mb", "gradients are reduced layer by layer");
-    if (!h.overlap_param) w.cannot("parallel.overlap_param", "the next layer is gathered ahead");
-  }
+  if (!only_replicates(w.from) && !h.overlap_param)
+    w.cannot("parallel.overlap_param", "the next layer is gathered ahead");
+}
+
+// torch.compile fuses elementwise chains, patterns and the loss among them; without it nothing is fused.
+bool compiles(const Source& from) { return !from.train().off.contains("fuse_elementwise"); }
+
+void write_logits(Writer& w) {
+  if (w.from.mixed() && w.from.train().half_logits && !compiles(w.from))
+    w.cannot("the loss reads float32 unless torch.compile makes the cast a part of it");
+}
+
+void write_fused_loss(Writer& w) {
+  if (w.from.train().fused_loss && !compiles(w.from))
+    w.cannot("the loss is fused only where torch.compile does so");
 }
 
 void write_precision(Writer& w) {
@@ -233,10 +245,9 @@ void write_optimizer(Writer& w) {
   if (t.optimizer == ir::Optimizer::momentum) w.cannot("train.momentum", "AdamW has none");
 }
 
-// torch.compile fuses elementwise chains, patterns among them; without it nothing is fused.
 void write_off(Writer& w) {
   const std::set<std::string>& off = w.from.train().off;
-  const bool patterns = !off.contains("fuse_patterns"), elementwise = !off.contains("fuse_elementwise");
+  const bool patterns = !off.contains("fuse_patterns"), elementwise = compiles(w.from);
   w.set("training.compile", elementwise);
   if (patterns && !elementwise) w.cannot("without torch.compile patterns are not fused either");
   if (!patterns && elementwise) w.cannot("torch.compile fuses patterns too");
@@ -374,7 +385,7 @@ std::vector<Row> make_rows() {
        }},
       {{"parallel.overlap_grad", "parallel.overlap_param", "parallel.grad_bucket_mb"},
        {},
-       "false; buckets of other sizes than 100 MB",
+       "false; buckets of other sizes than 100 MB with zero 0",
        write_overlap},
       {{"parallel.scatter_gather"},
        {},
@@ -395,18 +406,8 @@ std::vector<Row> make_rows() {
        [](Writer& w) {
          if (!w.from.stands_as("pp,dp,cp,tp")) w.cannot("ranks stand as in pp,dp,cp,tp");
        }},
-      {{"train.logits"},
-       {},
-       "half",
-       [](Writer& w) {
-         if (w.from.mixed() && w.from.train().half_logits) w.cannot("the loss reads float32");
-       }},
-      {{"train.fused_loss"},
-       {},
-       "true",
-       [](Writer& w) {
-         if (w.from.train().fused_loss) w.cannot("the loss is fused only where torch.compile does so");
-       }},
+      {{"train.logits"}, {}, "half without torch.compile", write_logits},
+      {{"train.fused_loss"}, {}, "true without torch.compile", write_fused_loss},
       {{"train.epilogues"},
        {},
        "true",
@@ -460,12 +461,22 @@ std::string render(const Source&, const std::vector<Setting>& settings) {
 }
 
 std::vector<std::string> preface(const Source& from) {
-  return {
+  std::vector<std::string> lines{
       fmt::format(
           "torchrun --nproc-per-node {} --nnodes {} -m torchtitan.train --job.config_file THIS_FILE: steps,",
           from.gpus_per_node(), from.nodes()),
       "data, the tokenizer, the course of the learning rate and checkpoints are yours. torchtitan 0.2 has",
       "enable of a section [compile] in place of training.compile."};
+  std::vector<std::string> apart;
+  if (from.mixed() && !from.train().half_logits) apart.emplace_back("logits in float32");
+  if (!from.train().fused_loss) apart.emplace_back("single kernels");
+  if (compiles(from) && !apart.empty())
+    lines.push_back(fmt::format("torch.compile fuses the loss, and the cast of its logits; the plan has {}.",
+                                fmt::join(apart, " and ")));
+  if (from.replicated() && !only_replicates(from) && from.parallel().zero < 3)
+    lines.push_back(fmt::format("Gradients are reduced layer by layer; the plan has buckets of {} MB.",
+                                from.parallel().grad_bucket_mb));
+  return lines;
 }
 
 }  // namespace of_torchtitan

@@ -465,7 +465,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-    """A plan for another framework. text: the file to write. unsaid: what that framework has no words for."""
+    """A plan for another framework. text: the file to write. unsaid: what it has no words for or leaves to you."""
 
     text: str = dataclasses.field(repr=False)
     unsaid: list[str]
