@@ -38,6 +38,7 @@ struct CampaignArguments {
   JobArguments job;
   CampaignFlags conditions;
   std::vector<std::string> plans, changes, stragglers;
+  std::string max_stack;
   bool json = false, search = false;
 };
 
@@ -47,11 +48,10 @@ struct Run {
   ir::Plan plan;
   backends::Cluster cluster;
   std::optional<planner::ResolvedJob> job;  // to compile; none for a saved plan
-  std::optional<Request> open = {};         // to search, as far as `given` leaves it open
-  GivenKeys given = {};
-  std::optional<Error> refused = {};  // why it cannot be planned; then there is nothing but a name
-  int gpus = 0;                       // as given; 0: not given
-  backends::Cluster whole = {};       // of a job to compile: what its cluster is a part of
+  std::optional<OpenJob> open = {};         // to search
+  std::optional<Error> refused = {};        // why it cannot be planned; then there is nothing but a name
+  int gpus = 0;                             // as given; 0: not given
+  backends::Cluster whole = {};             // of a job to compile: what its cluster is a part of
 };
 
 void make_changes(const CampaignArguments& a, backends::Cluster& cluster) {
@@ -82,12 +82,11 @@ std::string name_of(const GivenKeys& given, const std::string& file) {
 }
 
 Run open_run(const CampaignArguments& a, const GivenKeys& given, const std::string& name) {
-  Request request = open_request(given);
-  check_effects(given, request, open_keys(given));
-  make_changes(a, request.job.cluster);
-  Run run{name, {}, request.job.cluster, std::nullopt};
-  run.open = std::move(request);
-  run.given = given;
+  OpenJob open = open_job(given, a.max_stack);
+  make_changes(a, open.request.job.cluster);
+  tell_stack(given, a.max_stack);
+  Run run{name, {}, open.request.job.cluster, std::nullopt};
+  run.open = std::move(open);
   return run;
 }
 
@@ -160,12 +159,13 @@ std::string why_not(const explain::Report& r) {
 }
 
 void find_step(Run& run, CampaignRow& row) {
-  const search::SearchOptions options{.pinned = pinned_keys(run.given), .described = as_described(*run.open)};
+  OpenJob& open = *run.open;
+  open.options.described = as_described(open.request);
   search::Outcome outcome;
   try {
-    outcome = search::search(run.open->job, options, simulating_oracle());
+    outcome = search::search(open.request.job, open.options, simulating_oracle());
   } catch (const Error& error) {
-    throw located(run.given, error);
+    throw located(open.given, error);
   }
   if (outcome.best.empty())
     throw Error::cannot_run("", fmt::format("does not fit: none of {} (`boxcar search` on the same job says "
@@ -174,10 +174,10 @@ void find_step(Run& run, CampaignRow& row) {
   const search::Candidate& best = outcome.best.front();
   row.run.step_seconds = best.seconds;
   row.plan_flags = flags_of(best.job);
-  run.open->job = best.job;
+  open.request.job = best.job;
   run.job = planner::resolve(best.job);
   run.plan = best.plan ? std::move(*best.plan) : search::plan_of(best);
-  run.plan.labels = labels_of(*run.open);
+  run.plan.labels = labels_of(open.request);
 }
 
 void compile_run(Run& run) {
@@ -204,7 +204,7 @@ void simulate_step(Run& run, CampaignRow& row) {
 int gpus_of(const Run& run) {
   if (run.plan.devices > 0) return run.plan.devices;
   if (run.refused) return run.gpus;
-  return run.job ? (*run.job)->gpus : run.open->job.gpus;
+  return run.job ? (*run.job)->gpus : run.open->request.job.gpus;
 }
 
 void cost_row(const CampaignArguments& a, const CampaignReport& report, Run& run, CampaignRow& row) {
@@ -245,7 +245,10 @@ CampaignReport filled(CampaignReport report, const CampaignArguments& arguments,
 }
 
 int run(const CampaignArguments& arguments, Extent extent) {
+  const TellOnce once;
   CampaignReport report = arguments.conditions.conditions();
+  if (!arguments.max_stack.empty() && !arguments.search)
+    throw Error::input("--max-stack", "has no effect without --search");
   std::vector<Run> runs = runs_of(arguments);
   if (extent == Extent::reading) return 0;
   report = filled(std::move(report), arguments, runs);
@@ -268,6 +271,7 @@ void add_campaign_command(CLI::App& app, int& exit_code, Extent extent) {
       ->take_all();
   command->add_flag("--search", arguments->search,
                     "choose the parallel settings not given, as `boxcar search` does");
+  add_max_stack(*command, arguments->max_stack, "with --search: ");
   command->add_flag("--json", arguments->json, "print one JSON document instead of the table");
   command->add_option("--what-if", arguments->changes, "change a constant of the cluster; may be repeated")
       ->type_name("NAME=NUMBER|NAME=FACTORx")

@@ -303,6 +303,7 @@ backends::Framework load_framework(const GivenKeys& given, bool searched, Reques
       if (!key || key->section == run_section)
         throw Error::input("framework " + framework.name,
                            fmt::format("{}: no key of a job is named {}", name, path));
+      if (!key->is_of(request.job.model.family())) continue;
       set(*key, request, "framework " + framework.name, text);
     }
   };
@@ -502,6 +503,8 @@ std::map<std::string, std::string> labels_of(const Request& request) {
   if (ir::models::experts(request.job.model) == 0)
     labels.erase("model.expert_every"), labels.erase("train.routing_skew");
   if (request.job.train.precision != ir::Precision::fp8) labels.erase("train.fp8_recipe");
+  if (request.job.train.recompute_stop && request.job.train.recompute != ir::Recompute::full)
+    labels.erase("parallel.recompute_stop");
   if (!request.job.train.flash || request.attention_kernel.empty()) labels.erase("parallel.attention_kernel");
   if (request.job.parallel.fsdp_group == 0) labels["parallel.fsdp_group"] = labels["parallel.dp"];
   if (request.job.train.recompute_layers.empty()) labels["parallel.recompute_layers"] = "all";

@@ -24,7 +24,6 @@
 #include "cli/quantities.h"
 #include "cli/search_effort.h"
 #include "cli/search_job.h"
-#include "cli/search_limits.h"
 #include "cli/search_report.h"
 #include "cli/search_sensitivity.h"
 #include "cli/simulated_plans.h"
@@ -96,19 +95,23 @@ std::vector<search::Goal> objectives_of(const std::string& text) {
   return goals;
 }
 
-// Takes a list of precisions, "fp16,fp32" or of a job file, out of `given`: each is searched. Empty: as
-// given.
-std::vector<Given> take_precisions(GivenKeys& given) {
-  std::vector<Given> all;
+// The job in each precision of a list, "fp16,fp32" or of a job file; else as it is given.
+std::vector<OpenJob> open_jobs(GivenKeys given, const std::string& max_stack) {
+  std::vector<OpenJob> jobs;
   const auto found = given.find("train.precision");
-  if (found == given.end() || found->second.text.find(',') == std::string::npos) return all;
+  if (found == given.end() || found->second.text.find(',') == std::string::npos) {
+    jobs.push_back(open_job(given, max_stack));
+    return jobs;
+  }
   std::string text = found->second.text, one;
   std::erase_if(text, [](char c) { return c == '[' || c == ']' || c == ' '; });
-  for (std::istringstream words(text); std::getline(words, one, ',');)
-    if (std::none_of(all.begin(), all.end(), [&](const Given& known) { return known.text == one; }))
-      all.push_back({one, found->second.where});
-  given.erase(found);
-  return all;
+  std::set<std::string> seen;
+  for (std::istringstream words(text); std::getline(words, one, ',');) {
+    if (!seen.insert(one).second) continue;
+    found->second.text = one;
+    jobs.push_back(open_job(given, max_stack));
+  }
+  return jobs;
 }
 
 // Limits of memory between the smallest and the fastest plan, evenly by their ratio: plans between those two
@@ -299,33 +302,19 @@ std::vector<const search::Candidate*> runners_up(const std::vector<search::Candi
 int run(const SearchArguments& arguments, Extent extent) {
   const Clock::time_point start = Clock::now();
   const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  GivenKeys given = arguments.job.given();
-  search::SearchOptions options;
-  const GivenKeys asked = given;  // before what a framework leaves
-  StackLimits limits;
-  if (!arguments.max_stack.empty()) {
-    limits = restrict_to(arguments.max_stack, given);
-    options.rules = limits.rules;
-    options.lay_out = 0;  // it lays ops out as degrees do
+  const GivenKeys asked = arguments.job.given();
+  std::vector<OpenJob> jobs = open_jobs(asked, arguments.max_stack);
+  for (OpenJob& one : jobs) {
+    backends::Cluster& cluster = one.request.job.cluster;
+    for (const std::string& text : arguments.changes) change(cluster, text);
+    for (const std::string& text : arguments.stragglers) slow_down(cluster, text);
+    cluster.price_per_gpu_hour = arguments.price.value_or(cluster.price_per_gpu_hour);
   }
-  options.ranges = take_ranges(given);
+  Request request = jobs.front().request;
+  search::SearchOptions options = jobs.front().options;
   options.partial = !arguments.no_partial;
   options.both = arguments.both;
   for (const std::string& pin : arguments.pins) options.pins.push_back(search::parse_pin(pin));
-  std::vector<Request> requests;  // by precision
-  for (const Given& precision : take_precisions(given)) {
-    given["train.precision"] = precision;
-    requests.push_back(open_request(given));
-  }
-  if (requests.empty()) requests.push_back(open_request(given));
-  for (Request& one : requests) {
-    check_words(limits, asked, one);
-    check_effects(asked, one, open_keys(given));
-    for (const std::string& text : arguments.changes) change(one.job.cluster, text);
-    for (const std::string& text : arguments.stragglers) slow_down(one.job.cluster, text);
-    one.job.cluster.price_per_gpu_hour = arguments.price.value_or(one.job.cluster.price_per_gpu_hour);
-  }
-  Request request = requests.front();
   if (request.job.global_batch == 0)
     throw Error::input("train.global_batch", "missing; give it in the job file or as --global-batch");
   TimeBudget budget(seconds_of("--budget", arguments.budget), passed);
@@ -337,10 +326,9 @@ int run(const SearchArguments& arguments, Extent extent) {
     throw Error::input("--price",
                        fmt::format("missing; {} has no price_per_gpu_hour", request.job.cluster.name));
   options.max_step_seconds = seconds_of("--max-step-time", arguments.max_step_time);
-  if (arguments.sensitivity) check_sensitivity(arguments, options.goal, requests.size());
+  if (arguments.sensitivity) check_sensitivity(arguments, options.goal, jobs.size());
   std::optional<Progress> progress(std::in_place);
   std::string part;  // of a search made of several
-  options.pinned = pinned_keys(given);
   options.memory_bytes = memory_of(arguments.memory, request.job.cluster.device);
   options.simulate = arguments.simulate;
   set_effort(arguments.effort, options);
@@ -359,27 +347,30 @@ int run(const SearchArguments& arguments, Extent extent) {
   check_apart({{"JOB.yaml", arguments.job.file()}, {"--out", arguments.out}});
   if (!arguments.out.empty()) check_writable(arguments.out);
   if (extent == Extent::reading) return 0;
+  tell_stack(asked, arguments.max_stack);
   interrupted = 0;
   std::signal(SIGINT, interrupt);
   SearchReport r;
   r.memory_limit_bytes = options.memory_bytes;
   r.goal = options.goal;
   r.max_step_seconds = options.max_step_seconds;
-  r.precisions = requests.size() > 1;
+  r.precisions = jobs.size() > 1;
   r.recompute_given = options.pinned.contains("recompute");
   r.explain_moves = arguments.explain_moves;
   r.front_goals = goals;
   std::vector<search::Candidate> simulated;
-  for (const Request& one : requests) {
-    options.described = as_described(one);
-    options.described->price_per_gpu_hour = one.job.cluster.price_per_gpu_hour;
-    budget.begin_share(static_cast<size_t>(&requests.back() - &one) + 1);
-    search::Outcome outcome = outcome_of(one.job, options, given, r, arguments.json);
-    const bool first = &one == &requests.front();
+  for (const OpenJob& one : jobs) {
+    const planner::Job& job = one.request.job;
+    options.rules = one.options.rules;
+    options.described = as_described(one.request);
+    options.described->price_per_gpu_hour = job.cluster.price_per_gpu_hour;
+    budget.begin_share(static_cast<size_t>(&jobs.back() - &one) + 1);
+    search::Outcome outcome = outcome_of(job, options, one.given, r, arguments.json);
+    const bool first = &one == &jobs.front();
     r.outcome = first ? std::move(outcome) : search::merged(std::move(r.outcome), std::move(outcome), r.goal);
     const auto add = [&](search::SearchOptions other) {
       if (interrupted) return;
-      for (search::Candidate& c : outcome_of(one.job, other, given, r, false).best) {
+      for (search::Candidate& c : outcome_of(job, other, one.given, r, false).best) {
         c.plan.reset();
         simulated.push_back(std::move(c));
       }
@@ -396,7 +387,8 @@ int run(const SearchArguments& arguments, Extent extent) {
     }
   }
   if (arguments.sensitivity && !r.outcome.best.empty())
-    r.sensitivity = sensitivity_of(requests.front(), options, r, [&](const std::string& now) { part = now; });
+    r.sensitivity =
+        sensitivity_of(jobs.front().request, options, r, [&](const std::string& now) { part = now; });
   std::signal(SIGINT, SIG_DFL);
   progress.reset();
   const std::vector<SimulatedPlan> compared = compared_plans({&r.outcome.best, &simulated}, r.precisions);
@@ -471,11 +463,7 @@ void add_search_command(CLI::App& app, int& exit_code, Extent extent) {
                    "also the plans of which none is better in one of these without being worse in another")
       ->type_name("time,memory,cost")
       ->check(not_empty());
-  command
-      ->add_option("--max-stack", arguments->max_stack,
-                   "only what this framework runs: a name that docs/frameworks.md lists, or a YAML file")
-      ->type_name("NAME")
-      ->check(not_empty());
+  add_max_stack(*command, arguments->max_stack);
   command->add_option("--max-step-time", arguments->max_step_time, "no step takes longer [any time]")
       ->type_name("2s")
       ->check(not_empty());

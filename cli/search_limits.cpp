@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <set>
 #include <sstream>
 
@@ -85,41 +86,78 @@ void restrict_key(const search::Dimension& d, const Given& allowed, const std::s
                                                       allowed.text, allowed.where));
 }
 
-// Limits where a degree is 2 or more.
-struct WhereSplit {
-  const char* key;  // the degree's
-  int planner::Hints::*degree;
-  const char* name;  // in a framework's file
-  std::map<std::string, std::string> backends::Framework::*limits;
-};
-constexpr WhereSplit where_split[] = {
-    {"pp", &planner::Hints::pp, "runs_in_pipelines", &backends::Framework::runs_in_pipelines},
-    {"tp", &planner::Hints::tp, "runs_split", &backends::Framework::runs_split},
-};
+// Whether the text of a framework's file, "bf16|fp32" or "1..64", has a value of a key that is not searched.
+bool has_value(const std::string& text, const std::string& value) {
+  for (const std::string& word : words_in(text)) {
+    const size_t dots = word.find("..");
+    if (word == value) return true;
+    if (dots == std::string::npos) continue;
+    const auto least = ir::read_number<double>(word.substr(0, dots)), number = ir::read_number<double>(value),
+               most = ir::read_number<double>(word.substr(dots + 2));
+    if (least && number && most && *least <= *number && *number <= *most) return true;
+  }
+  return false;
+}
 
-search::Rule rule_where(const WhereSplit& where, const search::Dimension& d, const Given& allowed,
-                        const std::string& framework) {
+// Whether a job has a value of a searched key that a framework's file lists.
+std::function<bool(const planner::Job&)> within(const search::Dimension& d, const Given& allowed) {
   const std::string path = "parallel." + d.name_in_file();
-  std::function<bool(const planner::Job&)> keeps;
-  if (is_range(path, allowed)) {
-    keeps = [&d, limits = range_of(d, allowed)](const planner::Job& job) {
+  if (is_range(path, allowed))
+    return [&d, limits = range_of(d, allowed)](const planner::Job& job) {
       const int value = number_of(d, job);
       return limits.first <= value && value <= limits.second;
     };
-  } else {
-    Request request;
-    set(request, path, allowed);
-    keeps = [&d, only = value_of(d, request.job)](const planner::Job& job) {
-      return value_of(d, job) == only;
+  Request request;
+  set(request, path, allowed);
+  return [&d, only = value_of(d, request.job)](const planner::Job& job) { return value_of(d, job) == only; };
+}
+
+// A rule for each key that `some` limits. `condition`: in words, "pp is 2 or more"; `file`: of the framework,
+// for messages; `flag`: "--max-stack deepspeed".
+std::vector<LimitWhere> limits_where(const std::string& condition, const backends::RunsWhere& some,
+                                     const std::string& framework, const std::string& flag) {
+  const std::string place = fmt::format("framework {}: runs_where: {}", framework, condition);
+  LimitWhere limit;
+  std::vector<std::function<bool(const planner::Job&)>> there;
+  for (const auto& [path, text] : some.where) {
+    const search::Dimension* const d = dimension_at(path, place);
+    if (!d) {
+      limit.where[path] = text;
+      continue;
+    }
+    limit.rule.keys.push_back(d->key);
+    there.push_back(within(*d, {text, place}));
+  }
+  std::vector<LimitWhere> all;
+  for (const auto& [path, text] : some.runs) {
+    const search::Dimension& d = searched_at(path, place);
+    LimitWhere& one = all.emplace_back(limit);
+    one.rule.keys.push_back(d.key);
+    one.rule.law =
+        fmt::format("{} runs {} {} alone where {} ({})", framework, d.name_in_file(), text, condition, flag);
+    one.rule.holds = [there, keeps = within(d, {text, place})](const planner::Job& job) {
+      return keeps(job) || !std::all_of(there.begin(), there.end(), [&](const auto& is) { return is(job); });
     };
   }
-  return {{where.key, d.key},
+  return all;
+}
+
+// Megatron-LM, and what is like it.
+search::Rule whole_groups(const std::string& framework, const std::string& flag) {
+  return {{"virtual_stages", "pp", "dp", "micro_batch"},
           {},
-          fmt::format("{} runs {} {} alone where {} is 2 or more ({})", framework, d.name_in_file(),
-                      allowed.text, where.key, allowed.where),
-          [degree = where.degree, keeps](const planner::Job& job) {
-            return job.parallel.*degree == 1 || keeps(job);
+          fmt::format("{} interleaves multiples of pp micro-batches alone ({})", framework, flag),
+          [](const planner::Job& job) {
+            const planner::Hints& h = job.parallel;
+            return h.virtual_stages == 1 || job.global_batch / (int64_t{h.dp} * h.micro_batch) % h.pp == 0;
           }};
+}
+
+// The value that the framework gives a key itself, in a search; null: none.
+const std::string* own_value(const backends::Framework& framework, const std::string& path) {
+  for (const auto* values : {&framework.searched_as, &framework.defaults})
+    if (const auto found = values->find(path); found != values->end()) return &found->second;
+  return nullptr;
 }
 
 }  // namespace
@@ -149,49 +187,56 @@ std::vector<std::string> frameworks_with_runs() {
 }
 
 StackLimits restrict_to(const std::string& name, GivenKeys& given) {
-  const backends::Framework framework = framework_of_flag(name);
+  StackLimits limits{framework_of_flag(name), {}, {}};
+  const backends::Framework& framework = limits.framework;
   if (framework.runs.empty())
     throw Error::input(max_stack, fmt::format("framework {} does not say what it runs; those that do are {}",
                                               framework.name, fmt::join(frameworks_with_runs(), ", ")));
-  const std::string file = "framework " + framework.name, flag = fmt::format("{} {}", max_stack, name);
-  StackLimits limits{framework.name, {}, {}};
+  const std::string flag = fmt::format("{} {}", max_stack, name);
   for (const auto& [path, text] : framework.runs) {
-    const search::Dimension* const searched = dimension_at(path, file + ": runs");
+    const search::Dimension* const searched =
+        dimension_at(path, fmt::format("framework {}: runs", framework.name));
     if (searched)
       restrict_key(*searched, {text, flag}, framework.name, given);
     else
-      limits.words[path] = words_in(text);
+      limits.values[path] = text;
   }
-  for (const WhereSplit& where : where_split)
-    for (const auto& [path, text] : framework.*where.limits)
-      limits.rules.push_back(rule_where(where, searched_at(path, fmt::format("{}: {}", file, where.name)),
-                                        {text, flag}, framework.name));
-  limits.rules.push_back(
-      {{"virtual_stages", "pp", "dp", "micro_batch"},
-       {},
-       fmt::format("{} interleaves multiples of pp micro-batches alone ({})", framework.name, flag),
-       [](const planner::Job& job) {
-         const planner::Hints& h = job.parallel;
-         return h.virtual_stages == 1 || job.global_batch / (int64_t{h.dp} * h.micro_batch) % h.pp == 0;
-       }});
+  for (const auto& [condition, some] : framework.runs_where)
+    std::ranges::move(limits_where(condition, some, framework.name, flag), std::back_inserter(limits.rules));
+  limits.rules.push_back({{}, whole_groups(framework.name, flag)});
   return limits;
 }
 
-void check_words(const StackLimits& limits, const GivenKeys& given, const Request& request) {
-  for (const auto& [path, words] : limits.words) {
+std::vector<search::Rule> rules_of(const StackLimits& limits, const Request& request) {
+  std::vector<search::Rule> rules;
+  for (const LimitWhere& limit : limits.rules) {
+    const bool there = std::all_of(limit.where.begin(), limit.where.end(), [&](const auto& one) {
+      const Key& key = key_at(one.first);
+      return key.is_of(request.job.model.family()) && has_value(one.second, get(key, request));
+    });
+    if (there) rules.push_back(limit.rule);
+  }
+  return rules;
+}
+
+void check_values(const StackLimits& limits, const GivenKeys& given, const Request& request) {
+  const std::string& framework = limits.framework.name;
+  for (const auto& [path, text] : limits.values) {
     const Key& key = key_at(path);
     if (!key.is_of(request.job.model.family())) continue;  // then the family is none of theirs
     const std::string value = get(key, request);
-    if (std::find(words.begin(), words.end(), value) != words.end()) continue;
+    if (has_value(text, value)) continue;
     const auto found = given.find(path), model = given.find("model.family");
-    const bool of_model = found == given.end() && key.section == "model" && model != given.end();
-    const bool by_default = found == given.end() && !of_model;
+    const std::string* const own = own_value(limits.framework, path);
+    const bool by_default = found == given.end() && (own || key.section != "model" || model == given.end());
+    const std::string& where = found != given.end() ? found->second.where
+                               : by_default         ? path
+                                                    : model->second.where;
     throw Error::input(
-        by_default ? path
-        : of_model ? model->second.where
-                   : found->second.where,
-        fmt::format("{} {}{}; {} runs {} alone ({} {})", key.name, value, by_default ? " (its default)" : "",
-                    limits.framework, fmt::join(words, " or "), max_stack, limits.framework));
+        where, fmt::format("{} {}{}; {} runs {} alone ({} {}){}", key.name, value,
+                           by_default ? " (its default)" : "", framework, fmt::join(words_in(text), " or "),
+                           max_stack, framework,
+                           by_default && own ? fmt::format("; --stack {} has {}", framework, *own) : ""));
   }
 }
 

@@ -1,8 +1,8 @@
 // Limits of a search's keys: ranges that a user gives, and what a framework runs.
 //
-//   restrict_to("deepspeed", given)   given has parallel.zero 0..3; rules: 0..1 where pp is 2 or more; words:
-//   none restrict_to("torchtitan", given)  words: {"train.precision", {"bf16", "fp32", "fp8"}}, ...
-//   take_ranges(given)                {"zero", {0, 3}}, and given has no parallel.zero
+//   StackLimits limits = restrict_to("deepspeed", given);   // given has parallel.zero 0..3
+//   take_ranges(given)                                      // {"zero", {0, 3}}, and given has none
+//   rules_of(limits, request)                               // zero 0..1 where pp is 2 or more
 #pragma once
 
 #include <map>
@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/machines/framework.h"
 #include "cli/job.h"
 #include "planner/search/rules.h"
 
@@ -19,11 +20,17 @@ namespace boxcar::cli {
 // SearchOptions::ranges. Throws Error (bad input) for a range of a key that takes none, or beyond its limits.
 std::map<std::string, std::pair<int, int>> take_ranges(GivenKeys& given);
 
+// A rule of searched keys, in jobs where keys that are not searched have these values.
+struct LimitWhere {
+  std::map<std::string, std::string> where;  // by path: "bf16|fp8", "1..64"
+  search::Rule rule;
+};
+
 // Limits of what a framework runs, beside the keys that restrict_to puts into those that are given.
 struct StackLimits {
-  std::string framework;                                  // its name
-  std::vector<search::Rule> rules;                        // of several keys together
-  std::map<std::string, std::vector<std::string>> words;  // keys that are not searched, by path: their values
+  backends::Framework framework;
+  std::vector<LimitWhere> rules;
+  std::map<std::string, std::string> values;  // of keys that are not searched, by path: "bf16|fp8"
 };
 
 // Names of the frameworks that say what they run, in order.
@@ -32,8 +39,11 @@ std::vector<std::string> frameworks_with_runs();
 // Keeps `given` within what a framework runs. Throws Error (bad input) where a given key is outside of it.
 StackLimits restrict_to(const std::string& framework, GivenKeys& given);
 
+// The rules that hold for the request.
+std::vector<search::Rule> rules_of(const StackLimits& limits, const Request& request);
+
 // Throws Error (bad input) where a key of the request that is not searched has a value that the framework
-// does not run.
-void check_words(const StackLimits& limits, const GivenKeys& given, const Request& request);
+// does not run. `given`: before restrict_to.
+void check_values(const StackLimits& limits, const GivenKeys& given, const Request& request);
 
 }  // namespace boxcar::cli

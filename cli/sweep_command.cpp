@@ -89,7 +89,7 @@ Sweep sweep_of(const SweepArguments& a, const std::string& text, const std::stri
 // Reads every point's keys, which takes a ms or so each.
 Named named(Sweep sweep, Progress& progress) {
   Named all{std::move(sweep), {}};
-  PointRunner runner(all.sweep.search);
+  PointRunner runner(all.sweep);
   std::optional<std::string> refused;
   bool all_alike = true;
   const int64_t count = all.sweep.count();
@@ -133,7 +133,7 @@ std::string time_left(SweepClock::time_point begin, int64_t done, int64_t all) {
 
 // Runs points by number; each process has its own copy.
 NumberWork work_on(const Sweep& sweep) {
-  const auto runner = std::make_shared<PointRunner>(sweep.search);
+  const auto runner = std::make_shared<PointRunner>(sweep);
   return [runner, &sweep](int64_t number) { return to_text(runner->run(sweep.at(number))); };
 }
 

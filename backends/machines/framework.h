@@ -32,6 +32,12 @@ struct CachingAllocator {
   friend bool operator==(const CachingAllocator&, const CachingAllocator&) = default;
 };
 
+// Less that a framework runs where keys of a job have some values; both as Framework::runs.
+struct RunsWhere {
+  std::map<std::string, std::string> where, runs;
+  friend bool operator==(const RunsWhere&, const RunsWhere&) = default;
+};
+
 // Costs that a training framework adds to a plan's kernels and collectives:
 // backends/presets/frameworks/*.yaml, each number with its source. Keys and meanings: docs/frameworks.md. The
 // default, boxcar's own, adds nothing.
@@ -81,8 +87,7 @@ struct Framework {
   // Keys of a job by path, where it runs less than Boxcar: the one value, several, "bf16|fp32", or a range,
   // "0..1".
   std::map<std::string, std::string> runs;
-  std::map<std::string, std::string> runs_in_pipelines;  // of section parallel, where pp is 2 or more
-  std::map<std::string, std::string> runs_split;         // of section parallel, where tp is 2 or more
+  std::map<std::string, RunsWhere> runs_where;  // by the condition in words: "pp is 2 or more"
   friend bool operator==(const Framework&, const Framework&) = default;
 };
 
@@ -140,8 +145,11 @@ void visit(Visitor& v, Framework& f) {
   v.texts("defaults", f.defaults);
   v.texts("searched_as", f.searched_as);
   v.texts("runs", f.runs);
-  v.texts("runs_in_pipelines", f.runs_in_pipelines);
-  v.texts("runs_split", f.runs_split);
+  v.by_name("runs_where", f.runs_where, [&](RunsWhere& some) {
+    v.require("where"), v.require("runs");
+    v.texts("where", some.where);
+    v.texts("runs", some.runs);
+  });
 }
 
 // By name, or a YAML file by path. Throws Error (bad input, place "framework") naming the nearest, or of the

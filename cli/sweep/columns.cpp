@@ -29,6 +29,7 @@ std::vector<Column> make_columns() {
       {"point", integer, "number of the point in the sweep that ran it, from 0"},
       {"status", text, "simulated, does not fit, or refused (by the checks of a job, before a plan is made)"},
       {"searched", truth, "whether open keys were searched"},
+      {"max_stack", text, "of a searched run: the framework that can run what was found"},
   };
   for (const Key& key : keys()) {
     if (key.section == run_section) continue;

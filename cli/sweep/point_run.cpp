@@ -52,6 +52,8 @@ struct Prepared {
   Request request;                          // its job has the changed cluster
   std::optional<planner::ResolvedJob> job;  // to compile; none for a search
   std::map<std::string, std::string> labels;
+  GivenKeys given = {};  // of a search, as the framework leaves them
+  search::SearchOptions options = {};
 };
 
 void make_point_changes(const SweepPoint& point, backends::Cluster& cluster) {
@@ -66,9 +68,10 @@ void make_point_changes(const SweepPoint& point, backends::Cluster& cluster) {
   }
 }
 
-Prepared prepare_search(const SweepPoint& point) {
-  Prepared ready{open_request(point.given), std::nullopt, {}};
-  check_effects(point.given, ready.request, open_keys(point.given));
+Prepared prepare_search(const SweepPoint& point, const std::string& max_stack) {
+  OpenJob open = open_job(point.given, max_stack);
+  Prepared ready{std::move(open.request), std::nullopt, {}, std::move(open.given), std::move(open.options)};
+  tell_stack(point.given, max_stack);
   make_point_changes(point, ready.request.job.cluster);
   if (ready.request.job.global_batch == 0)
     throw Error::input("train.global_batch", "missing; a search needs it");
@@ -83,14 +86,15 @@ Prepared prepare_job(const SweepPoint& point) {
   make_point_changes(point, job.cluster);
   resolved.request.job.cluster = job.cluster;
   try {
-    return {std::move(resolved.request), planner::resolve(std::move(job)), std::move(resolved.labels)};
+    return {
+        std::move(resolved.request), planner::resolve(std::move(job)), std::move(resolved.labels), {}, {}};
   } catch (const Error& error) {
     throw located(point.given, error);
   }
 }
 
-Prepared prepare(const SweepPoint& point, bool search) {
-  return search ? prepare_search(point) : prepare_job(point);
+Prepared prepare(const SweepPoint& point, const PointWay& way) {
+  return way.search ? prepare_search(point, way.max_stack) : prepare_job(point);
 }
 
 // The keys as given, for points that have no resolved configuration.
@@ -108,16 +112,17 @@ std::string cluster_text(const Request& request) {
   return backends::to_yaml(cluster, "") + backends::to_yaml(cluster.device) + file_of(request.framework);
 }
 
-std::string kind_of(const SweepPoint& point, bool search) {
-  return (search ? "searched " : "simulated ") + json(point.changes).dump();
+std::string kind_of(const SweepPoint& point, const PointWay& way) {
+  const std::string within = way.max_stack.empty() ? "" : "within " + file_of(way.max_stack) + " ";
+  return (way.search ? "searched " + within : "simulated ") + json(point.changes).dump();
 }
 
-std::string key_of(const Prepared& ready, const SweepPoint& point, bool search) {
-  return digest(kind_of(point, search) + json(ready.labels).dump() + cluster_text(ready.request));
+std::string key_of(const Prepared& ready, const SweepPoint& point, const PointWay& way) {
+  return digest(kind_of(point, way) + json(ready.labels).dump() + cluster_text(ready.request));
 }
 
-std::string refused_key(const SweepPoint& point, bool search) {
-  return digest("refused " + kind_of(point, search) + json(given_labels(point)).dump());
+std::string refused_key(const SweepPoint& point, const PointWay& way) {
+  return digest("refused " + kind_of(point, way) + json(given_labels(point)).dump());
 }
 
 // The factor of "2x", else the constant in its own unit.
@@ -207,7 +212,7 @@ void add_no_fit(const std::string& why, RunRow& row) {
 }  // namespace
 
 struct PointRunner::State {
-  bool search = false;
+  PointWay way;
   search::Graphs graphs{kept_graphs};
   // The last plan that was compiled, of the job with these keys:
   std::string key;
@@ -265,13 +270,13 @@ void PointRunner::State::simulate(const SweepPoint& point, Prepared& ready, RunR
 }
 
 void PointRunner::State::find(const SweepPoint& point, Prepared& ready, RunRow& row) {
-  const search::SearchOptions options{
-      .pinned = pinned_keys(point.given), .described = as_described(ready.request), .threads = 1};
+  ready.options.described = as_described(ready.request);
+  ready.options.threads = 1;
   SearchReport found;
   try {
-    found.outcome = search::search(ready.request.job, options, simulating_oracle());
+    found.outcome = search::search(ready.request.job, ready.options, simulating_oracle());
   } catch (const Error& error) {
-    throw located(point.given, error);
+    throw located(ready.given, error);
   }
   found.memory_limit_bytes = ready.request.job.cluster.device->memory_bytes;
   row.cells["memory_limit_bytes"] = found.memory_limit_bytes;
@@ -299,30 +304,33 @@ void PointRunner::State::find(const SweepPoint& point, Prepared& ready, RunRow& 
   row.cells["result"] = stable(to_json(found));
 }
 
-PointRunner::PointRunner(bool search) : state_(std::make_unique<State>()) { state_->search = search; }
+PointRunner::PointRunner(const Sweep& sweep) : state_(std::make_unique<State>()) {
+  state_->way = {sweep.search, sweep.max_stack};
+}
 PointRunner::~PointRunner() = default;
 int PointRunner::compiled() const { return state_->compiled; }
 
 Identity PointRunner::identity(const SweepPoint& point) {
   try {
-    return {key_of(prepare(point, state_->search), point, state_->search), ""};
+    return {key_of(prepare(point, state_->way), point, state_->way), ""};
   } catch (const Error& error) {
     if (error.code() == Exit::fault) throw;
-    return {refused_key(point, state_->search), error.what()};
+    return {refused_key(point, state_->way), error.what()};
   }
 }
 
 RunRow PointRunner::run(const SweepPoint& point) {
   const WallClock::time_point begin = WallClock::now();
-  RunRow row{refused_key(point, state_->search), point.number, json::object()};
-  row.cells["searched"] = state_->search;
+  RunRow row{refused_key(point, state_->way), point.number, json::object()};
+  row.cells["searched"] = state_->way.search;
+  if (!state_->way.max_stack.empty()) row.cells["max_stack"] = state_->way.max_stack;
   bool prepared = false;
   try {
-    Prepared ready = prepare(point, state_->search);
+    Prepared ready = prepare(point, state_->way);
     prepared = true;
-    row.key = key_of(ready, point, state_->search);
+    row.key = key_of(ready, point, state_->way);
     add_configuration(point, ready.labels, &ready.request.job.cluster, row);
-    state_->search ? State::find(point, ready, row) : state_->simulate(point, ready, row);
+    state_->way.search ? State::find(point, ready, row) : state_->simulate(point, ready, row);
   } catch (const Error& error) {
     if (error.code() == Exit::fault) throw;
     if (!prepared) add_configuration(point, given_labels(point), nullptr, row);

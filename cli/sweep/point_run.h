@@ -1,6 +1,6 @@
 // One point of a sweep: its identity, and its run.
 //
-//   PointRunner runner(sweep.search);
+//   PointRunner runner(sweep);
 //   runner.identity(sweep.at(1));   // {"6b1f...", ""}: 32 hexadecimal digits; not refused
 //   const RunRow row = runner.run(sweep.at(1));
 //   row.cells["step_time_s"]        // 30.14
@@ -26,9 +26,15 @@ struct Identity {
   std::string refused;  // why the job's checks refuse it; empty: they do not
 };
 
+// Whether the points of a sweep are searched, and within what a framework runs (empty: any).
+struct PointWay {
+  bool search = false;
+  std::string max_stack;
+};
+
 class PointRunner {
  public:
-  explicit PointRunner(bool search);
+  explicit PointRunner(const Sweep& sweep);  // whose points are run: whether they are searched, and how
   ~PointRunner();
   PointRunner(const PointRunner&) = delete;
   PointRunner& operator=(const PointRunner&) = delete;

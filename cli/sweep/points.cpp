@@ -15,6 +15,7 @@
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
 #include "backends/machines/yaml.h"
+#include "cli/search_limits.h"
 #include "cli/what_if.h"
 #include "ir/models/model.h"
 #include "sbp/error.h"
@@ -26,6 +27,7 @@ namespace {
 constexpr double most_values = 100'000;  // of one range
 constexpr const char* what_if_section = "what_if";
 constexpr const char* search_key = "search";
+constexpr const char* max_stack_key = "max_stack";
 constexpr const char* price_key = "price";
 constexpr double most_price = 1e6;  // as of a cluster file
 
@@ -50,6 +52,7 @@ std::vector<std::string> names_at_top() {
     if (key.section != run_section) names.push_back(underscored(key.flag));
   names.emplace_back(what_if_section);
   names.emplace_back(search_key);
+  names.emplace_back(max_stack_key);
   names.emplace_back(price_key);
   return names;
 }
@@ -155,6 +158,7 @@ class SweepReader {
     if (!root.IsMap()) throw Error::input(path_, "expected keys and their values, as in tp: [1, 2, 4]");
     for (const auto& entry : root) read_top(entry.first, entry.second);
     for (const auto& [path, value] : flags) take_flag(key_at(path), value);
+    check_max_stack();
     std::stable_partition(sweep_.axes.begin(), sweep_.axes.end(),
                           [](const SweepAxis& a) { return !a.constant; });
     check_count();
@@ -178,6 +182,7 @@ class SweepReader {
     const bool section = std::find(known.begin(), known.end(), name) != known.end();
     if (name == what_if_section) return read_constants(node);
     if (name == search_key) return read_search(node);
+    if (name == max_stack_key) return read_max_stack(node);
     if (name == price_key) return read_price(node);
     if (section && node.IsMap()) return read_section(name, node);
     const Key* key = key_called(name);
@@ -186,7 +191,7 @@ class SweepReader {
     if (!key)
       throw Error::input(backends::place(path_, name_node.Mark()),
                          fmt::format("unknown key \"{}\"{}; a key has the name of its flag, and docs/jobs.md "
-                                     "lists them; what_if, search and price are known too",
+                                     "lists them; what_if, search, max_stack and price are known too",
                                      name, did_you_mean(name, names_at_top())));
     read_key(*key, node);
   }
@@ -236,6 +241,15 @@ class SweepReader {
     sweep_.search = text == "true";
   }
 
+  void read_max_stack(const YAML::Node& node) {
+    const std::string where = at(node, max_stack_key);
+    if (!sweep_.max_stack.empty()) throw Error::input(where, "given twice");
+    if (!node.IsScalar() || node.Scalar().empty())
+      throw Error::input(where, "expected the name of one framework");
+    sweep_.max_stack = node.Scalar();
+    max_stack_where_ = where;
+  }
+
   void read_price(const YAML::Node& node) {
     const std::string where = at(node, price_key), text = node.IsScalar() ? node.Scalar() : "";
     if (sweep_.price) throw Error::input(where, "given twice");
@@ -245,6 +259,18 @@ class SweepReader {
           where,
           fmt::format("expected one number of dollars per GPU and hour, 0 to {:g}, as 2.50", most_price));
     sweep_.price = price->number;
+  }
+
+  // Points would say it one by one.
+  void check_max_stack() const {
+    if (sweep_.max_stack.empty()) return;
+    if (!sweep_.search) throw Error::input(max_stack_where_, "has no effect without search: true");
+    try {
+      GivenKeys nothing;
+      restrict_to(sweep_.max_stack, nothing);
+    } catch (const Error& error) {
+      throw Error(error.code(), max_stack_where_, std::string(error.what()).substr(error.where().size() + 2));
+    }
   }
 
   void add(SweepAxis axis) {
@@ -371,6 +397,7 @@ class SweepReader {
   std::string path_;
   Sweep sweep_;
   bool given_search_ = false;
+  std::string max_stack_where_;
 };
 
 }  // namespace

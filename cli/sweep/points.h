@@ -6,6 +6,8 @@
 //   gpus: 256..1024 x2                      # 256, 512, 1024
 //   what_if: {bandwidth.network: [1x, 2x]}
 //   price: 2.50                             # dollars per GPU and hour
+//   search: true
+//   max_stack: megatron                     # of a search: only what this framework runs
 //
 //   const Sweep sweep = parse_sweep(text, "sweep.yaml");
 //   sweep.count()         // 12
@@ -42,6 +44,7 @@ struct SweepPoint {
 struct Sweep {
   std::vector<SweepAxis> axes;  // constants last
   bool search = false;          // each point's open keys are searched
+  std::string max_stack;        // of searches: the framework that has to run what they find; empty: any
   std::optional<double> price;  // of each point
 
   int64_t count() const;                // of points
@@ -54,7 +57,8 @@ inline constexpr int64_t most_points = 1'000'000;
 
 // Reads the text of a sweep file. `flags` replace what the file says of their keys: each is a value, a range
 // or a list with commas. Throws Error (bad input) with file, line and column: unknown names with the nearest
-// one, values that their key refuses, ranges without end, more points than `most_points`.
+// one, values that their key refuses, ranges without end, more points than `most_points`, and max_stack of a
+// sweep that searches nothing.
 Sweep parse_sweep(const std::string& text, const std::string& path, const GivenKeys& flags = {});
 
 // "8..64 x2" as {"8", "16", "32", "64"}; also "1..4", "0..12 +4", "1x..8x x2", "1k..8k x2". Text that does

@@ -201,6 +201,27 @@ TEST(CampaignCommand, SearchesThePlanOfEachRow) {
   }
 }
 
+TEST(CampaignCommand, SearchesWithinWhatAFrameworkRuns) {
+  const Words within{"--tokens=1M",      "--gpus=8,16",          "--global-batch=64", "--search",
+                     "--stack=megatron", "--max-stack=megatron", "--zero=0..1"};
+  for (const json& row : campaign_document(within)["rows"]) {
+    Words search{"search", "--json", "--max-stack=megatron", "--stack=megatron"};
+    search.insert(search.end(), tests::job_flags.begin(), tests::job_flags.end());
+    search.push_back("--global-batch=64");
+    search.push_back("--gpus=" + std::to_string(row["gpus"].get<int>()));
+    const json alone = json::parse(tests::run_program(search).out);
+    EXPECT_EQ(row["step_time_s"], alone["step_time_s"]);
+    EXPECT_EQ(row["flags"], alone["flags"]);
+    EXPECT_LE(row["configuration"]["parallel.zero"], "1");
+  }
+  const tests::Output output = tests::run_program(campaign_words(
+      {"--tokens=1M", "--gpus=8,16", "--global-batch=64", "--search", "--max-stack=megatron"}));
+  EXPECT_EQ(
+      output.err,
+      "boxcar: --max-stack: steps are simulated as boxcar runs them; --stack megatron simulates them as "
+      "megatron does\n");
+}
+
 TEST(CampaignCommand, APriceOfTheClusterCounts) {
   const tests::TemporaryFile cluster("priced.yaml", R"(name: priced
 device: a100-sxm-80g
@@ -319,6 +340,10 @@ const tests::CommandCase campaign_flags[] = {
      "takes 41.5 s and a restart 10.7 m (use more bandwidth or a shorter --restart)"},
     {{"--tokens=1B", "--plan=none.txt"}, 2, "none.txt: cannot be read; check the path"},
     {{"--tokens=1B", "--search", "--plan=none.txt"}, 2, "--search: has no effect on a saved plan"},
+    {{"--tokens=1B", "--max-stack=megatron"}, 2, "--max-stack: has no effect without --search"},
+    {{"--tokens=1B", "--search", "--max-stack=megatron", "--zero=2", "--global-batch=8"},
+     2,
+     "--zero: megatron runs zero 0..1 alone (--max-stack megatron)"},
     {{"--tokens=1B", "--token=3"},
      2,
      "--token: unknown flag (did you mean --tokens?); `boxcar campaign --help` lists all"},

@@ -159,11 +159,12 @@ TEST(SearchCommand, StaysWithinWhatAFrameworkRuns) {
   EXPECT_EQ(refused({"--max-stack=torchtitan", "--schedule=zb-h1"}),
             "boxcar: --schedule: torchtitan runs schedule 1f1b alone (--max-stack torchtitan)\n");
   EXPECT_THAT(
-      refused({"--max-stack=deepspeed", "--zero=2", "--pp=2"}),
+      refused({"--max-stack=deepspeed", "--zero=2", "--pp=2", "--gpus=4"}),
       ::testing::HasSubstr("deepspeed runs zero 0..1 alone where pp is 2 or more (--max-stack deepspeed)"));
   EXPECT_EQ(refused({"--max-stack=torchtitan"}),
             "boxcar: --model: bias true; torchtitan runs false alone (--max-stack torchtitan)\n");
-  const Words llama{"--max-stack=torchtitan", "--family=llama", "--kv-heads=4", "--gpus=8", "--layers=4"};
+  const Words llama{"--max-stack=torchtitan", "--stack=torchtitan", "--family=llama",
+                    "--kv-heads=4",           "--gpus=8",           "--layers=4"};
   const auto of_llama = [&](const Words& more) {
     Words words = llama;
     words.insert(words.end(), more.begin(), more.end());
@@ -175,6 +176,17 @@ TEST(SearchCommand, StaysWithinWhatAFrameworkRuns) {
             "torchtitan)\n");
   EXPECT_EQ(of_llama({"--precision=bf16", "--tied=true"}).err,
             "boxcar: --tied: tied true; torchtitan runs false alone (--max-stack torchtitan)\n");
+  EXPECT_EQ(of_llama({"--precision=bf16", "--attention=unfused"}).err,
+            "boxcar: --attention: attention unfused; torchtitan runs flash alone (--max-stack torchtitan)\n");
+  EXPECT_EQ(of_llama({"--precision=bf16", "--overlap-tp=true"}).err,
+            "boxcar: --overlap-tp: overlap_tp true; torchtitan runs false alone (--max-stack torchtitan)\n");
+  EXPECT_EQ(of_llama({"--precision=bf16", "--stack=boxcar"}).err,
+            "boxcar: model.pad_vocab: pad_vocab 128 (its default); torchtitan runs 1 alone (--max-stack "
+            "torchtitan); --stack torchtitan has 1\n");
+  EXPECT_THAT(
+      of_llama({"--precision=bf16", "--dp=1", "--tp=4", "--pp=2", "--zero=3"}).err,
+      ::testing::HasSubstr("alone where dp and context_parallel are 1 in 16 bits (--max-stack torchtitan)"));
+  EXPECT_EQ(of_llama({"--precision=fp32", "--dp=1", "--tp=4", "--pp=2", "--zero=3"}).exit_code, 0);
   EXPECT_THAT(
       of_llama({"--precision=bf16", "--tp=2", "--sequence-parallel=false"}).err,
       ::testing::HasSubstr(
@@ -187,6 +199,47 @@ TEST(SearchCommand, StaysWithinWhatAFrameworkRuns) {
             "megatron-fused-loss, megatron-nondeterministic, nemo, nemo-24, torchtitan\n");
   EXPECT_EQ(refused({"--max-stack=megatorn"}).substr(0, 80),
             "boxcar: --max-stack: no framework is named \"megatorn\" (did you mean megatron?); ");
+}
+
+// A plan that a framework runs is one that its export says whole. What DeepSpeed leaves to the user's program
+// is not for its file to say.
+TEST(SearchCommand, ExportsWhatItFindsWithinAFramework) {
+  const Words small{"--model=llama3-8b", "--layers=8", "--gpus=16", "--global-batch=64",
+                    "--cluster=dgx-h100"};
+  const auto exported = [&](const std::string& stack, const Words& more) {
+    const TemporaryFile plan("plan.txt", "");
+    Words words{"search", "--simulate=3", "--max-stack=" + stack, "-o", plan.path()};
+    words.insert(words.end(), small.begin(), small.end());
+    words.insert(words.end(), more.begin(), more.end());
+    const Output found = run_program(words);
+    EXPECT_EQ(found.exit_code, 0) << stack << ": " << found.err;
+    const Output output = run_program({"export", plan.path(), "--to", stack, "--strict"});
+    EXPECT_EQ(output.exit_code, 0) << stack << ": " << output.err << found.out;
+  };
+  for (const std::string stack : {"deepspeed", "megatron", "nemo", "torchtitan"}) {
+    const std::string as = "--stack=" + stack;
+    exported(stack, {as, "--preset=modern"});
+    exported(stack, {as, "--preset=modern", "--dp=2", "--tp=2"});
+    exported(stack, {as, "--preset=modern", "--pp=2", "--seq=32768", "--gpus=32", "--global-batch=16"});
+    exported(stack, {as, "--precision=bf16", "--recompute=full", "--recompute-layers=all"});
+  }
+  for (const std::string stack : {"deepspeed", "megatron", "nemo"}) {
+    exported(stack, {"--stack=" + stack, "--precision=fp16", "--gradients=float32"});
+    exported(stack, {"--stack=" + stack, "--model=gpt2", "--precision=bf16", "--global-batch=8", "--gpus=8"});
+  }
+  const Words experts{"--model=mixtral-8x7b", "--seq=4096", "--precision=bf16", "--micro-batch=1", "--tp=2"};
+  for (const std::string stack : {"megatron", "nemo"}) exported(stack, experts);
+}
+
+// Nobody asked for another framework's constants.
+TEST(SearchCommand, SaysAsWhatItSimulates) {
+  const std::string note =
+      "boxcar: --max-stack: steps are simulated as boxcar runs them; --stack megatron simulates them as "
+      "megatron "
+      "does\n";
+  EXPECT_EQ(search({"--max-stack=megatron", "--simulate=1"}).err, note);
+  EXPECT_EQ(search({"--max-stack=megatron", "--stack=megatron", "--simulate=1"}).err, "");
+  EXPECT_EQ(search({"--max-stack=megatron", "--stack=boxcar", "--simulate=1"}).err, "");
 }
 
 TEST(SearchCommand, TakesThePriceOfAGpu) {

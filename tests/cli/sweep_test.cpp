@@ -150,7 +150,7 @@ TEST(SweepPoints, RefuseMistakesAtTheirPlace) {
   EXPECT_EQ(why("tpp: 2"),
             "s.yaml:1:1: unknown key \"tpp\" (did you mean tp?); a key has the name of its flag, and "
             "docs/jobs.md lists "
-            "them; what_if, search and price are known too");
+            "them; what_if, search, max_stack and price are known too");
   EXPECT_THAT(why("parallel: {tpp: 2}"),
               StartsWith("s.yaml:1:12: unknown key \"tpp\" under parallel (did you mean tp?)"));
   EXPECT_EQ(why("parallel: 3"), "s.yaml:1:11: parallel: expected keys and values, as in parallel: {...}");
@@ -174,6 +174,15 @@ TEST(SweepPoints, RefuseMistakesAtTheirPlace) {
   EXPECT_EQ(why("tp: 1\nparallel: {tp: 2}"), "s.yaml:2:16: parallel.tp: given twice");
   EXPECT_EQ(why("search: maybe"), "s.yaml:1:9: search: expected true or false");
   EXPECT_EQ(why("search: true\nsearch: true"), "s.yaml:2:9: search: given twice");
+  EXPECT_EQ(why("search: true\nmax_stack: [megatron]"),
+            "s.yaml:2:12: max_stack: expected the name of one framework");
+  EXPECT_EQ(why("max_stack: megatron\ntp: 2"), "s.yaml:1:12: max_stack: has no effect without search: true");
+  EXPECT_THAT(
+      why("search: true\nmax_stack: megatorn"),
+      StartsWith("s.yaml:2:12: max_stack: no framework is named \"megatorn\" (did you mean megatron?)"));
+  EXPECT_THAT(
+      why("search: true\nmax_stack: boxcar"),
+      StartsWith("s.yaml:2:12: max_stack: framework boxcar does not say what it runs; those that do"));
   EXPECT_EQ(why("run: {steps: [1, 2]}"),
             "s.yaml:1:15: run.steps: has no effect on a sweep, which trains nothing");
   EXPECT_THAT(why("model: [gpt3-175b, gtp2]"),
@@ -481,6 +490,32 @@ TEST_F(SweepCommand, SearchesEachPoint) {
     EXPECT_EQ(std::to_string(row["tp"].get<int>()),
               alone["best"]["configuration"]["parallel.tp"].get<std::string>());
   }
+}
+
+TEST_F(SweepCommand, SearchesWithinWhatAFrameworkRuns) {
+  const std::string text = small_ + "gpus: 8\nglobal_batch: [64, 128]\nsearch: true\n";
+  const Output output = sweep(text + "max_stack: megatron\n");
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  EXPECT_EQ(
+      output.err,
+      "boxcar: --max-stack: steps are simulated as boxcar runs them; --stack megatron simulates them as "
+      "megatron does\n");
+  const auto all = rows();
+  ASSERT_EQ(all.size(), 2u);
+  for (const auto& [key, row] : all) {
+    Words words{"search", "--json", "--max-stack=megatron",
+                "--global-batch=" + std::to_string(row["global_batch"].get<int>())};
+    words.insert(words.end(), tests::job_flags.begin(), tests::job_flags.end());
+    const json alone = json::parse(run_program(words).out);
+    EXPECT_EQ(row["step_time_s"], alone["step_time_s"]);
+    EXPECT_EQ(row["flags"], alone["flags"]);
+    EXPECT_EQ(row["max_stack"], "megatron");
+  }
+  // Other limits are other points, and points outside of them say so.
+  EXPECT_EQ(sweep(text).exit_code, 0);
+  EXPECT_EQ(rows().size(), 4u);
+  EXPECT_THAT(sweep(text + "max_stack: torchtitan\n", "other.db").err,
+              HasSubstr("torchtitan runs false alone"));
 }
 
 TEST_F(SweepCommand, WithoutAPointThatRunsTheCommandFails) {
