@@ -14,6 +14,7 @@ namespace {
 
 constexpr int most_acts = 4000;  // in the graph that slots are looked for in
 constexpr int runners_up = 3;    // that reports name
+constexpr double shown = 1e-3;   // share of a step, a price or a peak
 
 // The same plan, found again; or the same layouts, at other weights.
 bool is_same(const Candidate& a, const Candidate& b) {
@@ -29,7 +30,6 @@ int refinements(const Candidate& c) { return (c.layouts ? 1 : 0) + (c.slots.chan
 
 // Whether a refined plan of the same job is better by nothing that a report would show.
 bool gains_nothing(const Candidate& refined, const Candidate& plain, Goal goal) {
-  constexpr double shown = 1e-3;  // share of a step, a price or a peak
   return key_of(refined.job) == key_of(plain.job) && refinements(refined) > refinements(plain) &&
          simulated(goal, refined) > (1 - shown) * simulated(goal, plain) &&
          static_cast<double>(refined.peak_bytes) > (1 - shown) * static_cast<double>(plain.peak_bytes);
@@ -203,6 +203,17 @@ void Attempts::insert(Candidate candidate) {
     use_of(outcome_.moves, candidate.move).left *= value(candidate) / value(best.front());
   best.insert(place, std::move(candidate));
   for (size_t c = 1; c < best.size(); ++c) best[c].plan.reset();
+}
+
+void Attempts::settle_near_ties() {
+  std::vector<Candidate>& best = outcome_.best;
+  if (best.empty()) return;
+  const auto last = std::find_if(best.begin(), best.end(), [&](const Candidate& c) {
+    return (1 - shown) * value(c) > value(best.front());
+  });
+  const auto fastest = std::min_element(
+      best.begin(), last, [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+  if (fastest->seconds < (1 - shown) * best.front().seconds) std::rotate(best.begin(), fastest, fastest + 1);
 }
 
 bool Attempts::is_known(const planner::Job& job) const {

@@ -47,6 +47,9 @@ class Attempts {
   void attempt_laid_out(const std::vector<Candidate>& candidates);
   // Tries the same plan with the fewest slots of values that move between queues and devices.
   void take_fewest_slots(Candidate candidate);
+  // Puts the fastest of the plans first whose values differ from the best one by nothing that a report would
+  // show.
+  void settle_near_ties();
   // Attempts the candidate although the search was told to end.
   Attempt attempt_at_the_end(const Candidate& candidate);
 

@@ -64,6 +64,7 @@ class Search {
     lay_out_smallest();
     if (!outcome_.best.empty()) refine();
     close_gap();
+    attempts_.settle_near_ties();
     if (cut_) outcome_.ended = false;
     if (outcome_.best.empty() && attempts_.refused() && (attempts_.layouts_asked() || !attempts_.measured()))
       throw *attempts_.refused();

@@ -114,6 +114,21 @@ TEST(SearchCommand, SearchesForTheFrontOfTwoObjectives) {
             "boxcar: --pareto: got \"size\", expected time, memory or cost\n");
 }
 
+// Some kB of 9.6 GB are no reason for a slower step.
+TEST(SearchCommand, DecidesNearTiesByTime) {
+  const json doc = json::parse(
+      run_program({"search", "--model=llama3-8b", "--layers=4", "--seq=2048", "--cluster=dgx-a100-80g",
+                   "--gpus=4", "--global-batch=8", "--precision=bf16", "--objective=memory", "--json"})
+          .out);
+  const json& best = doc["candidates"][0];
+  for (const json& c : doc["candidates"]) {
+    EXPECT_GE(c["peak_memory_bytes"].get<double>(), 0.999 * best["peak_memory_bytes"].get<double>());
+    if (c["peak_memory_bytes"].get<double>() <= 1.001 * best["peak_memory_bytes"].get<double>()) {
+      EXPECT_GE(c["step_time_s"].get<double>(), 0.999 * best["step_time_s"].get<double>());
+    }
+  }
+}
+
 // As simulate refuses them.
 TEST(SearchCommand, RefusesTypesThatTheDeviceHasNoRateFor) {
   EXPECT_EQ(
