@@ -95,12 +95,12 @@ std::string kept_by_plan(const CLI::App& command, const std::vector<std::string>
   return "the plan's job says it; plan anew with `boxcar simulate` or `boxcar search` for another";
 }
 
-[[noreturn]] void refuse_flag(const CLI::App& command, const std::string& flag) {
+[[noreturn]] void refuse_flag(const CLI::App& command, const std::string& flag, const std::string& value) {
   const std::vector<std::string> known = flag_names(command);
   const auto same = std::find_if(known.begin(), known.end(), [&](const std::string& name) {
     return name.find('-', 2) != std::string::npos && initials(name) == flag;
   });
-  const std::string_view elsewhere = flag_meant(flag);
+  const std::string_view elsewhere = flag_meant(flag, value);
   const bool here = std::find(known.begin(), known.end(),
                               elsewhere.substr(0, elsewhere.find_first_of(" ,"))) != known.end();
   const bool spelled = std::find(known.begin(), known.end(), spelled_here(flag)) != known.end();
@@ -117,6 +117,17 @@ std::string kept_by_plan(const CLI::App& command, const std::vector<std::string>
                                                   : did_you_mean(flag, known);
   const std::string name = command.get_name().empty() ? "" : " " + full_name(command);
   throw Error::input(flag, fmt::format("unknown flag{}; `boxcar{} --help` lists all", meant, name));
+}
+
+// Refuses the argument at `at` of those that a command does not know, "--gpu=8" or "--gpu" before "8", if it
+// is a flag.
+void refuse_if_flag(const CLI::App& command, const std::vector<std::string>& extras, size_t at) {
+  const std::string& extra = extras[at];
+  if (!extra.starts_with("-")) return;
+  const size_t equals = extra.find('=');
+  const std::string behind = at + 1 < extras.size() ? extras[at + 1] : "";
+  refuse_flag(command, extra.substr(0, equals),
+              equals == std::string::npos ? behind : extra.substr(equals + 1));
 }
 
 // A validator's message follows the option's name, which CLI11 puts first: "--steps: ".
@@ -161,10 +172,10 @@ CLI::Validator not_empty() {
 }
 
 void refuse_extras(const CLI::App& command) {
-  for (const std::string& extra : command.remaining()) {
-    if (extra.starts_with("-")) refuse_flag(command, extra.substr(0, extra.find('=')));
-    throw Error::input(extra, "one argument too many");
-  }
+  const std::vector<std::string> extras = command.remaining();
+  if (extras.empty()) return;
+  refuse_if_flag(command, extras, 0);
+  throw Error::input(extras.front(), "one argument too many");
 }
 
 void JobArguments::add_to(CLI::App& command, bool run, const std::map<std::string, std::string>& defaults) {
@@ -190,10 +201,10 @@ void JobArguments::add_to(CLI::App& command, bool run, const std::map<std::strin
 
 JobArguments::Parsed JobArguments::parse() const {
   std::vector<std::string> files;
-  for (const std::string& extra : command_->remaining()) {
-    if (extra.starts_with("-")) {
-      refuse_flag(*command_, extra.substr(0, extra.find('=')));
-    }
+  const std::vector<std::string> extras = command_->remaining();
+  for (size_t i = 0; i < extras.size(); ++i) {
+    const std::string& extra = extras[i];
+    refuse_if_flag(*command_, extras, i);
     if (is_boolean(extra))
       throw Error::input(extra,
                          "is no job file; a flag such as --json stands alone, or is given as --json=false");

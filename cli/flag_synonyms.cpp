@@ -2,15 +2,21 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdint>
 #include <iterator>
-#include <utility>
+
+#include "ir/read_number.h"
 
 namespace boxcar::cli {
 namespace {
 
 // Flags of Megatron-LM (megatron/training/arguments.py), NeMo, torchtitan, DeepSpeed, AIConfigurator and
 // Hugging Face; and words that people try.
-constexpr std::pair<std::string_view, std::string_view> synonyms[] = {
+struct Synonym {
+  std::string_view flag, meant;
+  std::string_view with_number = {};  // where a number stands behind it; empty: the same
+};
+constexpr Synonym synonyms[] = {
     {"--tensor-model-parallel-size", "--tp"},
     {"--tensor-parallel-size", "--tp"},
     {"--tensor-parallel-degree", "--tp"},
@@ -82,7 +88,7 @@ constexpr std::pair<std::string_view, std::string_view> synonyms[] = {
     {"--fp16", "--precision fp16"},
     {"--fp8", "--precision fp8"},
     {"--framework", "--stack"},
-    {"--gpu", "--cluster"},
+    {"--gpu", "--cluster", "--gpus"},
     {"--gpu-type", "--cluster"},
     {"--hardware", "--cluster"},
     {"--machine", "--cluster"},
@@ -212,11 +218,13 @@ std::string spelled_here(std::string_view flag) {
   return name;
 }
 
-std::string_view flag_meant(std::string_view flag) {
+std::string_view flag_meant(std::string_view flag, std::string_view value) {
   const std::string name = spelled_here(flag);
   const auto* const found = std::find_if(std::begin(synonyms), std::end(synonyms),
-                                         [&](const auto& synonym) { return synonym.first == name; });
-  return found == std::end(synonyms) ? std::string_view() : found->second;
+                                         [&](const Synonym& synonym) { return synonym.flag == name; });
+  if (found == std::end(synonyms)) return {};
+  const bool numbered = !found->with_number.empty() && ir::read_number<int64_t>(value);
+  return numbered ? found->with_number : found->meant;
 }
 
 std::string_view advice_in_place_of(std::string_view command, std::string_view flag) {
@@ -228,7 +236,7 @@ std::string_view advice_in_place_of(std::string_view command, std::string_view f
 
 std::vector<std::string_view> flag_synonyms() {
   std::vector<std::string_view> all;
-  for (const auto& synonym : synonyms) all.push_back(synonym.first);
+  for (const Synonym& synonym : synonyms) all.push_back(synonym.flag);
   return all;
 }
 

@@ -2,6 +2,7 @@
 //
 //   flag_meant("--tensor-model-parallel-size") == "--tp";  flag_meant("--colour") == ""
 //   flag_meant("--parallelism.tensor_parallel_degree") == "--tp"
+//   flag_meant("--gpu", "h100") == "--cluster";  flag_meant("--gpu", "8") == "--gpus"
 //   advice_in_place_of("sweep", "--json") == "`boxcar table FILE --json` prints the rows that it wrote"
 #pragma once
 
@@ -14,7 +15,7 @@ namespace boxcar::cli {
 // torchtitan's "--training.seq_len" and "--Seq_Len" as "--seq-len".
 std::string spelled_here(std::string_view flag);
 // The flag of some command that is meant, with a value or words behind it; or empty.
-std::string_view flag_meant(std::string_view flag);
+std::string_view flag_meant(std::string_view flag, std::string_view value = {});
 // Advice where a command has no such flag; or empty.
 std::string_view advice_in_place_of(std::string_view command, std::string_view flag);
 std::vector<std::string_view> flag_synonyms();  // all that flag_meant() knows

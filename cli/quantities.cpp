@@ -56,7 +56,16 @@ double read_rate(const std::string& flag, const std::string& text) {
 }
 
 double read_count(const std::string& flag, const std::string& text) {
-  return with_unit(flag, "number", text, {{"", 1}, {"k", 1e3}, {"M", 1e6}, {"B", 1e9}, {"T", 1e12}},
+  return with_unit(flag, "number", text,
+                   {{"", 1},
+                    {"k", 1e3},
+                    {"K", 1e3},
+                    {"M", 1e6},
+                    {"m", 1e6},
+                    {"B", 1e9},
+                    {"b", 1e9},
+                    {"T", 1e12},
+                    {"t", 1e12}},
                    "15T, 300B or 4M");
 }
 

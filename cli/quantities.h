@@ -23,7 +23,8 @@ double read_seconds(const std::string& flag, const std::string& text, const std:
 double read_bytes(const std::string& flag, const std::string& text, const std::string& examples);
 // The same per second: "200GB/s".
 double read_rate(const std::string& flag, const std::string& text);
-// k, M, B and T are thousand, million, billion (10^9) and trillion (10^12).
+// k, M, B and T, large or small, are thousand, million, billion (10^9) and trillion (10^12): a count has no
+// smaller parts. Bytes have one spelling, as Gb is a gigabit elsewhere.
 double read_count(const std::string& flag, const std::string& text);
 // "2%" or "0.02": 0.02; nothing where it is no number.
 std::optional<double> read_share(std::string_view text);

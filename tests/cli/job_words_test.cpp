@@ -152,7 +152,7 @@ TEST(JobWords, FlagsOfOtherFrameworks) {
       "boxcar: --tensor-model-parallel-size: unknown flag (did you mean --tp?); `boxcar simulate --help` "
       "lists all\n");
   EXPECT_THAT(unknown("--use-distributed-optimizer"), testing::HasSubstr("(did you mean --zero 1?)"));
-  EXPECT_THAT(unknown("--gpu"), testing::HasSubstr("(did you mean --cluster?)"));
+  EXPECT_THAT(unknown("--gpu"), testing::HasSubstr("(did you mean --gpus?)"));  // 2
   EXPECT_THAT(unknown("--num-nodes"), testing::HasSubstr("(did you mean --gpus, of all nodes together?)"));
   EXPECT_THAT(
       unknown("--num-microbatches"),
@@ -188,6 +188,8 @@ TEST(JobWords, FlagsThatPeopleTry) {
   of_search("--total_gpus=8", "did you mean --gpus?");
   of_search("--system=h200_sxm", "did you mean --cluster?");
   of_search("--gpu=h100", "did you mean --cluster?");
+  of_search("--gpu=8", "did you mean --gpus?");
+  expect({"search", "--model=gpt2", "--cluster=dgx-h100", "--gpu", "8"}, "did you mean --gpus?");
   of_search("--parallelism.tensor_parallel_degree=2", "did you mean --tp?");
   of_search("--training.seq_len=2048", "did you mean --seq?");
   of_search("--training.local_batch_size=2", "did you mean --micro-batch?");

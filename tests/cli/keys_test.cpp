@@ -107,6 +107,8 @@ TEST(Keys, SayWhatIsAllowed) {
       message("parallel", "tp", "8x"),
       "here: got \"8x\", expected a whole number from 1 to 10000; k behind it stands for 1,024 and M for "
       "1,024 x 1,024, as in 8k");
+  for (const char* text : {"8k", "8K"}) EXPECT_EQ(message("model", "seq", text), "accepted as 8192");
+  for (const char* text : {"2M", "2m"}) EXPECT_EQ(message("model", "seq", text), "accepted as 2097152");
   EXPECT_EQ(message("parallel", "tp", "nan"), "here: got \"nan\", expected a whole number from 1 to 10000");
   EXPECT_EQ(message("model", "dropout", "0.5"), "accepted as 0.5");
   EXPECT_EQ(message("model", "dropout", "2"),

@@ -14,14 +14,17 @@ TEST(Quantities, ReadWithTheirUnits) {
   EXPECT_EQ(read_count("--tokens", "4M"), 4e6);
   EXPECT_EQ(read_count("--tokens", "1.5k"), 1500);
   EXPECT_EQ(read_count("--tokens", "12"), 12);
+  for (const auto& [text, number] : {std::pair("2K", 2e3), {"2m", 2e6}, {"2b", 2e9}, {"2t", 2e12}})
+    EXPECT_EQ(read_count("--tokens", text), number) << text;
   EXPECT_EQ(read_seconds("--restart", "30m", "10m"), 1800);
   EXPECT_EQ(read_seconds("--restart", "3h", "10m"), 10'800);
   EXPECT_EQ(read_seconds("--restart", "12d", "10m"), 12 * 86'400);
   EXPECT_EQ(read_rate("--checkpoint-bandwidth", "200GB/s"), 200e9);
   EXPECT_EQ(read_rate("--checkpoint-bandwidth", "1GiB/s"), 0x1p30);
   EXPECT_EQ(read_bytes("--memory", "80GiB", "72GB"), 80 * 0x1p30);
-  for (const char* bad : {"", "B", "-3B", "0", "3 B", "3b", "inf", "nan", "1e300T", "3Bn"})
+  for (const char* bad : {"", "B", "-3B", "0", "3 B", "3g", "inf", "nan", "1e300T", "3Bn"})
     EXPECT_THROW(read_count("--tokens", bad), Error) << bad;
+  for (const char* bits : {"72Gb", "72gb", "1mib"}) EXPECT_THROW(read_bytes("--memory", bits, "72GB"), Error);
 }
 
 TEST(Quantities, ReadAsText) {
