@@ -61,12 +61,19 @@ std::vector<std::string> key_names(std::string_view section) {
                                         did_you_mean(name, known), fmt::join(known, ", ")));
 }
 
+// A section, or in its place the value of the key whose flag it is called after: "model: llama3-70b".
 void read_section(const std::string& path, const std::string& section, const YAML::Node& node,
                   GivenKeys& given) {
+  const Key* const named = key_called(section);
+  if (named && node.IsScalar()) {
+    given[named->path()] = {node.Scalar(), fmt::format("{}: {}", place(path, node.Mark()), section)};
+    return;
+  }
   if (!node.IsMap()) {
     throw Error::input(place(path, node.Mark()),
-                       fmt::format("{}: expected keys and values, as in {}: {{{}: ...}}", section, section,
-                                   key_names(section)[0]));
+                       fmt::format("{0}: expected keys and values, as in {0}: {{{1}: ...}}{2}", section,
+                                   key_names(section)[0],
+                                   named ? fmt::format(", or the value of {} alone", named->name) : ""));
   }
   for (const auto& entry : node) {
     std::string where = place(path, entry.first.Mark());

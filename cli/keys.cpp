@@ -432,4 +432,12 @@ const Key& key_at(std::string_view path) {
   return *find_key(path.substr(0, dot), path.substr(dot + 1));
 }
 
+const Key* key_called(std::string_view name) {
+  std::string flag = fmt::format("--{}", name);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  for (const Key& key : keys())
+    if (key.flag == flag || key.alias == flag) return &key;
+  return nullptr;
+}
+
 }  // namespace boxcar::cli

@@ -61,6 +61,8 @@ std::vector<std::string> sections();  // in the file's order
 inline constexpr const char* run_section = "run";
 const Key* find_key(std::string_view section, std::string_view name);
 const Key& key_at(std::string_view path);  // REQUIRES that it is there: "model.layers"
+// The key whose flag, or another flag of it, has this name: "micro_batch", "model", "cp". Null: none.
+const Key* key_called(std::string_view name);
 
 // Parses `text` into the key's field. Throws Error (bad input) at `where`, saying what is allowed.
 void set(const Key& key, Request& request, const std::string& where, const std::string& text);

@@ -37,15 +37,6 @@ std::string underscored(std::string flag) {
   return flag;
 }
 
-// By its name in a sweep, or by another flag of it: "tp", "cp", "family".
-const Key* key_called(const std::string& name) {
-  std::string same = name;
-  std::replace(same.begin(), same.end(), '-', '_');
-  for (const Key& key : keys())
-    if (underscored(key.flag) == same || (!key.alias.empty() && underscored(key.alias) == same)) return &key;
-  return nullptr;
-}
-
 std::vector<std::string> names_at_top() {
   std::vector<std::string> names = sections();
   for (const Key& key : keys())

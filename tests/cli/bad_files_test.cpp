@@ -27,7 +27,15 @@ struct FileCase {
 const FileCase file_cases[] = {
     {std::string("model: [gpt]\n"),
      {},
-     "job.yaml:1:8: model: expected keys and values, as in model: {family: ...}"},
+     "job.yaml:1:8: model: expected keys and values, as in model: {family: ...}, or the value of family "
+     "alone"},
+    {std::string("model: gtp2\ncluster: dgx-a100-80g\n"),
+     {},
+     "job.yaml:1:8: model: no model is named \"gtp2\" (did you mean gpt2?); `boxcar models` lists them"},
+    {std::string("model: gpt2\ncluster: dgx-a100\n"),
+     {},
+     "job.yaml:2:10: cluster: no preset dgx-a100 (did you mean dgx-a100-40g or dgx-a100-80g?); " +
+         known_clusters},
     {std::string(""), {}, "job.yaml: is empty; it needs the sections model and cluster"},
     {std::string("- a\n- b\n"),
      {},

@@ -267,6 +267,18 @@ TEST(Jobs, FlagsAndFilesAgree) {
   EXPECT_EQ(until_simulator(from_flags.out), until_simulator(from_file.out));
 }
 
+// A section may be a name: the value of the key whose flag is called as it is.
+TEST(Jobs, AModelAndAClusterByNameAlone) {
+  const auto step = [](const std::string& text) {
+    const TemporaryFile file("job.yaml", text);
+    const Output output = run_program({"simulate", file.path(), "--gpus=8", "--json"});
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    return output.out.substr(0, output.out.find("\"simulator\""));
+  };
+  EXPECT_EQ(step("model: gpt2\ncluster: dgx-a100-80g\n"),
+            step("model: {family: gpt2}\ncluster: {preset: dgx-a100-80g}\n"));
+}
+
 // Channels and classes were hidden and vocab once.
 TEST(Jobs, OldKeysOfImagesAreRead) {
   const auto parameters = [](const Words& sizes) {
