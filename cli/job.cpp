@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
+#include <sstream>
 
 #include "backends/host/fingerprint.h"
 #include "backends/machines/device_profile.h"
@@ -224,12 +226,36 @@ void expand(GivenKeys& given) {
   count_sequences(given);
 }
 
+namespace {
+
+// Whether a line of the text begins with a section, or with something like one.
+bool names_a_section(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t first = line.find_first_not_of("{ \"'"), colon = line.find_first_of(":\"'", first);
+    constexpr size_t longest = 20;
+    if (first == std::string::npos || colon == std::string::npos || colon - first > longest) continue;
+    const std::string word = line.substr(first, colon - first);
+    const std::vector<std::string> known = sections();
+    if (std::count(known.begin(), known.end(), word) > 0 || !did_you_mean(word, known).empty()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 GivenKeys read_job_file(const std::string& path) {
   const std::string text = read_file(path);
   if (text.starts_with("plan "))
     throw Error::input(
         path, fmt::format("is a saved plan; simulate, train and campaign take it as --plan {}", path));
-  return parse_job(text, path);
+  try {
+    return parse_job(text, path);
+  } catch (const Error&) {
+    if (text.empty() || names_a_section(text)) throw;
+    throw Error::input(path, fmt::format("is no job file, which has sections called {}{}",
+                                         fmt::join(sections(), ", "), other_kind(text)));
+  }
 }
 
 GivenKeys parse_job(const std::string& text, const std::string& path) {

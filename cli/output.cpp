@@ -188,6 +188,17 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+std::string other_kind(std::string_view text) {
+  constexpr std::pair<std::string_view, const char*> kinds[] = {
+      {"plan ", "a saved plan"},
+      {"SQLite format 3", "a file of runs, which `boxcar table` and `boxcar report` read"},
+      {"<", "a page for a browser"},
+  };
+  for (const auto& [begin, kind] : kinds)
+    if (text.starts_with(begin)) return fmt::format("; it is {}", kind);
+  return "";
+}
+
 Progress::Progress() : shown_(isatty(STDERR_FILENO) != 0) {
   const char* no_color = std::getenv("NO_COLOR");
   plain_ = no_color != nullptr && *no_color != 0;

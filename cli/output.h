@@ -6,6 +6,7 @@
 #include <ostream>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,8 @@ class TellOnce {
 // one file, at the later flag.
 void check_apart(const std::vector<std::pair<std::string, std::string>>& files);
 std::string read_file(const std::string& path);
+// Behind a message that a text is not what was expected: what it is, as far as its beginning tells.
+std::string other_kind(std::string_view text);
 
 // One line on stderr, overwritten by the next and cleared at the end. Steps are shown on a terminal alone.
 class Progress {

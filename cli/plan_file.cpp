@@ -33,12 +33,18 @@ void rename_old_labels(ir::Plan& plan) {
 
 ir::Plan read_plan(const std::string& file) {
   ir::Plan plan;
+  const std::string text = read_file(file);
   try {
-    plan = ir::parse_plan(read_file(file));
+    plan = ir::parse_plan(text);
     rename_old_labels(plan);
     ir::check(plan);
     ir::check_types(plan);
   } catch (const Error& e) {
+    if (!text.empty() && !text.starts_with("plan "))
+      throw Error::input(file,
+                         fmt::format("is no plan, as `boxcar search -o` and `boxcar simulate --save-plan` "
+                                     "write it{}",
+                                     other_kind(text)));
     std::string message = e.what();
     if (message.starts_with("plan:")) message = file + message.substr(4);  // plan:LINE:COLUMN
     throw Error(e.code(), "", message.starts_with(file) ? message : file + ": " + message);

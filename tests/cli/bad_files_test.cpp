@@ -36,10 +36,20 @@ const FileCase file_cases[] = {
      {},
      "job.yaml:2:10: cluster: no preset dgx-a100 (did you mean dgx-a100-40g or dgx-a100-80g?); " +
          known_clusters},
+    {std::string("SQLite format 3\0\x10\\q", 19),
+     {},
+     "job.yaml: is no job file, which has sections called model, cluster, parallel, train, run; it is a file "
+     "of "
+     "runs, which `boxcar table` and `boxcar report` read"},
+    {std::string("<!DOCTYPE html>\n<html>{a: b: c}\n"),
+     {},
+     "job.yaml: is no job file, which has sections called model, cluster, parallel, train, run; it is a page "
+     "for "
+     "a browser"},
     {std::string(""), {}, "job.yaml: is empty; it needs the sections model and cluster"},
     {std::string("- a\n- b\n"),
      {},
-     "job.yaml:1:1: expected the sections model, cluster, parallel, train, run"},
+     "job.yaml: is no job file, which has sections called model, cluster, parallel, train, run"},
     {std::string("model: {layers: 4\n"), {}, "job.yaml:2:1: end of map flow not found"},
     {std::string("modle: {layers: 4}\n"),
      {},
@@ -86,8 +96,8 @@ const FileCase file_cases[] = {
     {job_file + "---\nparallel: {tp: 2}\n",
      {},
      "job.yaml:4:1: a second document; one is expected (drop the ---)"},
-    {std::string(100000, '['), {}, "job.yaml:1:1: nested too deep"},
-    {std::string(",\n"), {}, "job.yaml:1:1: no value begins with this"},
+    {"model: " + std::string(100000, '['), {}, "job.yaml:1:1: nested too deep"},
+    {std::string(",\nmodel: gpt2\n"), {}, "job.yaml:1:1: no value begins with this"},
     {job_file + "parallel: {fsdp_group: 8}\n",
      {},
      "job.yaml:3:24: parallel.fsdp_group: has no effect unless zero is 1, 2 or 3"},
@@ -131,9 +141,13 @@ TEST(BadInput, PlanFilesAndOutputs) {
     std::string other = text;
     return other.replace(at, text.find('\n', at) - at, "fact " + name + " = " + value);
   };
+  const std::string no_plan =
+      "plan.txt: is no plan, as `boxcar search -o` and `boxcar simulate --save-plan` write it";
   const std::pair<std::string, std::string> cases[] = {
       {"", "plan.txt:1:1: expected \"plan NAME\", then \"devices N\""},
-      {"\x7f\x01", "plan.txt:1:1: expected \"plan\", got \"\\x7f\\x01\""},
+      {"\x7f\x01", no_plan},
+      {"<!DOCTYPE html>\n<html>{a: b: c}\n", no_plan + "; it is a page for a browser"},
+      {job_file, no_plan},
       {changed(" layer_norm(", " layer_nrm("),
        "plan.txt: stage0: h0.ln1: no op is named \"layer_nrm\" (did you mean layer_norm?)"},
       {with_fact("model_flops", "-1"),

@@ -320,7 +320,7 @@ TEST_F(ReportPage, RefusesWhatItCannotReadOrWrite) {
             "boxcar: --output: missing; give a file, or --serve to see the page at once\n");
   EXPECT_THAT(refusal({"report", "none.txt", "-o", page.path()}),
               HasSubstr("none.txt: cannot be read; check the path"));
-  EXPECT_THAT(refusal({"report", text.path(), "-o", page.path()}), HasSubstr(text.path() + ":1:"));
+  EXPECT_THAT(refusal({"report", text.path(), "-o", page.path()}), HasSubstr(text.path() + ": is no plan, as"));
   EXPECT_THAT(refusal({"report", plan_->path(), "-o", "/none/page.html"}),
               HasSubstr("/none/page.html: cannot be written: No such file or directory"));
   EXPECT_THAT(refusal({"report", plan_->path(), "-o", plan_->path()}), HasSubstr("is the same file as"));
