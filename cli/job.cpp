@@ -549,4 +549,25 @@ std::map<std::string, std::string> labels_of(const Request& request) {
   return labels;
 }
 
+std::string known_model(const std::map<std::string, std::string>& labels) {
+  const auto of_model = [](std::map<std::string, std::string> all) {
+    const std::set<std::string> of_data{"model.seq",          "model.decoder_seq", "model.masked",
+                                        "model.dropout",      "model.pad_vocab",   "model.image",
+                                        "model.channels_last"};
+    std::erase_if(all, [&](const auto& label) {
+      return !label.first.starts_with("model.") || of_data.contains(label.first);
+    });
+    return all;
+  };
+  const std::map<std::string, std::string> wanted = of_model(labels);
+  for (const CatalogModel& model : catalog()) {
+    Request request;
+    request.job.model = ir::models::default_model(model.family);
+    for (const auto& [path, text] : model.values) set(request, path, {text, model.name});
+    request.job.model = ir::models::complete(request.job.model);
+    if (of_model(labels_of(request)) == wanted) return model.name;
+  }
+  return "";
+}
+
 }  // namespace boxcar::cli

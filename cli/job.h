@@ -64,6 +64,9 @@ Request open_request(const GivenKeys& given);
 
 // Every key's value by path, of a request whose job is resolved.
 std::map<std::string, std::string> labels_of(const Request& resolved);
+// The name in the catalog of a model that has these labels, whatever its data: sequences, dropout, images.
+// Empty: it has none.
+std::string known_model(const std::map<std::string, std::string>& labels);
 // Beside the keys, of a graph of the user's own: its fingerprint.
 inline constexpr const char* graph_label = "graph.fingerprint";
 

@@ -93,7 +93,9 @@ void run_report(const ReportArguments& arguments, Extent extent) {
   const auto document =
       of_runs ? runs_document(arguments.file, arguments.where) : plan_document(arguments, name, extent);
   if (!document || extent == Extent::reading) return;
-  const std::string page = report_page(name, *document, of_runs ? runs_page_parts() : page_parts());
+  const std::string model = document->value("model", "");
+  const std::string page = report_page(model.empty() ? name : model + ": " + name, *document,
+                                       of_runs ? runs_page_parts() : page_parts());
   if (!arguments.output.empty()) write_file(arguments.output, [&](std::ostream& out) { out << page; });
   if (arguments.serve) serve_page(page, arguments.port);
 }

@@ -11,6 +11,7 @@
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
 #include "cli/explain_text.h"
+#include "cli/job.h"
 #include "cli/report_text.h"
 #include "cli/report_timeline.h"
 #include "cli/simulated_plans.h"
@@ -216,6 +217,7 @@ ordered_json report_document(const SavedPlan& saved, const planner::LaidOut* lai
   ordered_json doc;
   doc["schema_version"] = schema_version;
   doc["plan"] = request.name;
+  if (const std::string model = known_model(saved.plan.labels); !model.empty()) doc["model"] = model;
   doc["cluster"] = saved.cluster.name;
   doc["device"] = saved.cluster.device->name;
   doc["framework"] = saved.cluster.framework->name;

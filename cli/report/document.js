@@ -33,7 +33,7 @@
  * @typedef {{tokens?: number, samples?: number, given_mtbf_s?: number, given_mtbf_gpus?: number, watts_per_gpu?: number,
  *   pue?: number, rows: {steps: number, dollars_per_gpu_hour?: number, low: Cost, estimate: Cost, high: Cost}[]}} WholeRun
  * @typedef {{
- *   plan: string, cluster: string, device: string, framework: string, gpus: number, verdict: VerdictLine[],
+ *   plan: string, model?: string, cluster: string, device: string, framework: string, gpus: number, verdict: VerdictLine[],
  *   result: {fits: boolean, step_time_s: number, first_step_time_s: number, samples_per_s: number,
  *     tokens_per_s: number, model_tflops_per_gpu: number, hardware_tflops_per_gpu: number, mfu: number,
  *     bubble_fraction: number, exposed_comm_s: number, comm_bytes: Record<string, number>,

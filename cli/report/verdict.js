@@ -89,7 +89,10 @@ function wholeRun() {
   return all;
 }
 
-// "llama: 80 layers, hidden 8192, ..., bf16; dp 8, tp 4, pp 16"; empty for a plan without a job.
+/** "llama3-70b", else the family; empty for a plan without a job. */
+const modelName = () => report.model || report.result.configuration['model.family'] || '';
+
+// "llama3-70b: 80 layers, hidden 8192, ..., bf16; dp 8, tp 4, pp 16"; empty for a plan without a job.
 function modelText() {
   const keys = report.result.configuration;
   /** @type {(path: string, unit?: string) => string[]} */
@@ -100,11 +103,11 @@ function modelText() {
   const degrees = ['dp', 'tp', 'pp', 'context_parallel', 'ep', 'zero']
     .filter((name) => !['0', '1'].includes(keys['parallel.' + name] || '1'))
     .map((name) => `${name} ${keys['parallel.' + name]}`);
-  return `${keys['model.family']}: ${sizes.join(', ')}` + (degrees.length > 0 ? `; ${degrees.join(', ')}` : '');
+  return `${modelName()}: ${sizes.join(', ')}` + (degrees.length > 0 ? `; ${degrees.join(', ')}` : '');
 }
 
 function showVerdict() {
-  document.title = `${report.plan}: ${secondsText(report.result.step_time_s)} a step`;
+  document.title = `${report.model ? report.model + ', ' : ''}${report.plan}: ${secondsText(report.result.step_time_s)} a step`;
   byId('job').textContent =
     `${d3.format(',')(report.gpus)} GPUs, cluster ${report.cluster}, device ${report.device}, framework ${report.framework}`;
   byId('job').after(make('p', {id: 'model'}, modelText()));
@@ -124,6 +127,7 @@ function showVerdict() {
 function showNumbers() {
   const r = report.result;
   const rows = [
+    ...modelName() ? [['model', modelName()]] : [],
     ['step time', secondsText(r.step_time_s) + ', the first step ' + secondsText(r.first_step_time_s)],
     ['throughput', withCommas(r.samples_per_s) + ' samples/s' +
       (r.tokens_per_s > 0 ? ', ' + withCommas(r.tokens_per_s) + ' tokens/s' : '')],

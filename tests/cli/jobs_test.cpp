@@ -14,6 +14,8 @@
 #include <nlohmann/json.hpp>
 
 #include "bad_input.h"
+#include "cli/catalog.h"
+#include "cli/job.h"
 
 namespace boxcar::tests {
 namespace {
@@ -277,6 +279,23 @@ TEST(Jobs, AModelAndAClusterByNameAlone) {
   };
   EXPECT_EQ(step("model: gpt2\ncluster: dgx-a100-80g\n"),
             step("model: {family: gpt2}\ncluster: {preset: dgx-a100-80g}\n"));
+}
+
+// A plan keeps the sizes of a model, which say its name, whatever the data are.
+TEST(Jobs, ModelsAreKnownByTheirSizes) {
+  const auto named = [](const cli::GivenKeys& more) {
+    cli::GivenKeys given{{"cluster.preset", {"dgx-h100", ""}}, {"cluster.gpus", {"1", ""}}};
+    for (const auto& [path, value] : more) given[path] = value;
+    return cli::known_model(cli::resolve(given).labels);
+  };
+  for (const cli::CatalogModel& model : cli::catalog())
+    EXPECT_EQ(named({{"model.family", {model.name, ""}}}), model.name);
+  const cli::Given llama{"meta-llama/Meta-Llama-3-70B", ""};
+  EXPECT_EQ(named({{"model.family", llama}}), "llama3-70b");
+  EXPECT_EQ(named({{"model.family", llama}, {"model.seq", {"4096", ""}}, {"model.dropout", {"0.1", ""}}}),
+            "llama3-70b");
+  EXPECT_EQ(named({{"model.family", llama}, {"model.layers", {"40", ""}}}), "");
+  EXPECT_EQ(named({{"model.family", llama}, {"model.attention_window", {"4096", ""}}}), "");
 }
 
 // Channels and classes were hidden and vocab once.

@@ -86,6 +86,9 @@ async function checkNumbers({page, report}) {
   const given = report.result.configuration, model = await page.textContent('#model');
   for (const path of ['model.layers', 'model.hidden', 'model.seq', 'train.global_batch', 'train.precision', 'parallel.dp'])
     assert.ok(model.includes(given[path]), `${path} in ${model}`);
+  const name = report.model || given['model.family'];
+  assert.ok(model.startsWith(`${name}: `), model);
+  assert.equal(await page.textContent('h1'), report.model ? `${report.model}: ${report.plan}` : report.plan);
   assert.equal(tiles.Memory.at(-1), report.verdict.find((line) => line.name === 'fits').text);
   same(tiles.Step[0], r.step_time_s, 'step', 4);
   const bar = report.errors.rows.find((row) => row.used);
@@ -95,6 +98,7 @@ async function checkNumbers({page, report}) {
   assert.ok(report.verdict.find((line) => line.name === 'bound by').text.startsWith(tiles['Bound by'][0]));
   if (report.run) checkWholeRun(tiles, report.run);
   const numbers = Object.fromEntries(await cells(page, '#numbers'));
+  assert.equal(numbers.model, name);
   same(numbers['step time'], r.step_time_s, 'step', 4);
   same(numbers['step time'].split('first step ')[1], r.first_step_time_s, 'first step', 4);
   same(numbers.throughput, r.samples_per_s, 'samples', 4);
