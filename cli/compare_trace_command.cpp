@@ -13,6 +13,7 @@
 #include "cli/device_trace.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
+#include "cli/quantities.h"
 #include "ir/units.h"
 #include "sbp/error.h"
 #include "sim/simulate.h"
@@ -78,10 +79,7 @@ std::string table_of(const std::vector<TraceRow>& rows) {
                                  "simulated", "difference", "", "acts measured, simulated");
   for (const TraceRow& row : rows) {
     const double difference = std::round(1e6 * row.difference()) / 1e3 + 0.0;  // no -0.000
-    const std::string share =
-        row.measured > 1e-7
-            ? fmt::format("{:+.1f} %", 0.1 * std::round(1000 * row.difference() / row.measured) + 0.0)
-            : "";
+    const std::string share = row.measured > 1e-7 ? signed_percent_text(row.difference() / row.measured) : "";
     const std::string counts = row.measured_count > 0 || row.simulated_count > 0
                                    ? fmt::format("   {:.0f}, {:.0f}", row.measured_count, row.simulated_count)
                                    : "";

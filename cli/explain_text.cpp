@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "cli/quantities.h"
 #include "cli/report_text.h"
 #include "cli/verdict.h"
 #include "ir/units.h"
@@ -41,18 +42,21 @@ std::string layers_text(const std::string& layers) {
 }
 
 std::string stages_text(const PlanExplanation& e) {
-  std::string text = fmt::format("  {:<10} {:>7} {:<12} {:<20} {:>9} {:>9} {:>7} {:>9} {:>9}", "stage",
-                                 "GPUs", "layers", "mesh", "in flight", "busy", "idle", "exposed", "peak");
+  size_t width = 12;  // of the layers
+  for (const StageExplanation& s : e.stages) width = std::max(width, layers_text(s.layers).size());
+  std::string text =
+      fmt::format("  {:<10} {:>7} {:<{}} {:<20} {:>9} {:>9} {:>7} {:>9} {:>9}", "stage", "GPUs", "layers",
+                  width, "mesh", "in flight", "busy", "idle", "exposed", "peak");
   for (int kind = 0; kind < ir::memory_kinds; ++kind)
     text += fmt::format(" {:>11}", ir::to_text(static_cast<ir::MemoryKind>(kind)));
   text += "\n";
   for (const StageExplanation& s : e.stages) {
-    text += fmt::format("  {:<10} {:>7} {:<12} {:<20} {:>9} {:>9} {:>7} {:>9} {:>9}", s.report.name,
-                        s.report.devices, layers_text(s.layers), s.mesh.empty() ? "-" : s.mesh, s.in_flight,
-                        ir::format_seconds(s.report.busy_seconds),
-                        fmt::format("{:.1f} %", 100 * s.report.bubble_fraction),
-                        ir::format_seconds(s.report.exposed_comm_seconds),
-                        ir::format_bytes(static_cast<double>(s.report.peak_bytes)));
+    text +=
+        fmt::format("  {:<10} {:>7} {:<{}} {:<20} {:>9} {:>9} {:>7} {:>9} {:>9}", s.report.name,
+                    s.report.devices, layers_text(s.layers), width, s.mesh.empty() ? "-" : s.mesh,
+                    s.in_flight, ir::format_seconds(s.report.busy_seconds),
+                    percent_text(s.report.bubble_fraction), ir::format_seconds(s.report.exposed_comm_seconds),
+                    ir::format_bytes(static_cast<double>(s.report.peak_bytes)));
     for (const int64_t bytes : s.report.by_kind)
       text += fmt::format(" {:>11}", ir::format_bytes(static_cast<double>(bytes)));
     text += "\n";
@@ -267,7 +271,8 @@ std::string to_text(const std::vector<explain::Sensitivity>& rows, double step_s
   });
   const auto cell = [&](const std::optional<double>& seconds) {
     if (!seconds) return std::string("-");
-    return fmt::format("{} {:+.1f} %", ir::format_seconds(*seconds), 100 * (*seconds / step_seconds - 1));
+    return fmt::format("{} {}", ir::format_seconds(*seconds),
+                       signed_percent_text(*seconds / step_seconds - 1));
   };
   std::string text = fmt::format("  {:<18} {:>18} {:>18}\n", "constant", "half", "double");
   for (const explain::Sensitivity& row : order)

@@ -90,6 +90,15 @@ std::string duration_text(double seconds) {
   return "";
 }
 
+std::string percent_text(double share) {
+  const double tenths = std::round(1000 * share);
+  return fmt::format("{:.1f} %", tenths == 0 ? 0 : 100 * share);
+}
+
+std::string signed_percent_text(double share) {
+  return std::round(1000 * share) == 0 ? percent_text(0) : fmt::format("{:+.1f} %", 100 * share);
+}
+
 std::string counted(int64_t number, const std::string& what) {
   return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
 }

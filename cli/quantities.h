@@ -34,6 +34,9 @@ std::string plain_number(double value);
 // The same units, three digits: number_text(189'196) == "189k"; duration_text(504) == "8.4 m".
 std::string number_text(double number);
 std::string duration_text(double seconds);
+// 0.1234 as "12.3 %", with a sign as "+12.3 %"; what rounds to 0 has none: "0.0 %".
+std::string percent_text(double share);
+std::string signed_percent_text(double share);
 // "1 GPU", "8 GPUs"
 std::string counted(int64_t number, const std::string& what);
 

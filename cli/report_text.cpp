@@ -10,6 +10,7 @@
 
 #include "backends/machines/device_profile.h"
 #include "cli/keys.h"
+#include "cli/quantities.h"
 #include "cli/verdict.h"
 #include "ir/units.h"
 #include "sbp/at.h"
@@ -72,8 +73,8 @@ std::string speed_text(const explain::Report& r) {
                        ir::format_seconds(r.first_step_seconds) + ")");
   for (const std::string& changed : r.changes) row("what if", changed);
   if (r.described_step_seconds > 0)
-    row("as described", fmt::format("{}   ({:+.1f} %)", ir::format_seconds(r.described_step_seconds),
-                                    100 * (r.step_seconds / r.described_step_seconds - 1)));
+    row("as described", fmt::format("{}   ({})", ir::format_seconds(r.described_step_seconds),
+                                    signed_percent_text(r.step_seconds / r.described_step_seconds - 1)));
   if (r.jitter_runs > 0)
     row("with jitter",
         fmt::format("mean {}, 95th percentile {} of {} runs", ir::format_seconds(r.jitter_mean_seconds),
@@ -89,7 +90,8 @@ std::string speed_text(const explain::Report& r) {
           (r.tokens_per_second > 0 ? fmt::format(", {:.4g} tokens/s", r.tokens_per_second) : ""));
   row("model compute", fmt::format("{} per GPU, MFU {:.1f} %", rate_text(r.model_tflops), 100 * r.mfu));
   row("hardware compute", fmt::format("{} per GPU, recomputation included", rate_text(r.hardware_tflops)));
-  row("idle", fmt::format("{:.1f} % of the compute queue's time, mean over stages", 100 * r.bubble_fraction));
+  row("idle",
+      fmt::format("{} of the compute queue's time, mean over stages", percent_text(r.bubble_fraction)));
   row("exposed communication", ir::format_seconds(r.exposed_comm_seconds) + " on the worst stage");
   return text;
 }
@@ -110,7 +112,7 @@ std::string stages_text(const explain::Report& r) {
   for (const explain::StageReport& stage : r.stages) {
     text += fmt::format("  {:<10} {:>7} {:>9} {:>8} {:>9}", stage.name, stage.devices,
                         r.simulated ? ir::format_seconds(stage.busy_seconds) : "-",
-                        r.simulated ? fmt::format("{:.1f} %", 100 * stage.bubble_fraction) : "-",
+                        r.simulated ? percent_text(stage.bubble_fraction) : "-",
                         ir::format_bytes(static_cast<double>(stage.peak_bytes)));
     for (int64_t bytes : stage.by_kind)
       text += fmt::format(" {:>11}", ir::format_bytes(static_cast<double>(bytes)));

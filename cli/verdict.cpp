@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/quantities.h"
 #include "ir/units.h"
 
 namespace boxcar::cli {
@@ -46,9 +47,9 @@ std::string binding_text(const explain::Binding& b) {
                                                         {b.waiting, "waiting"}}};
   std::stable_sort(shares.begin(), shares.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
-  return fmt::format("{}, {:.1f} % of the step; {} {:.1f} %, {} {:.1f} %", shares[0].second,
-                     100 * shares[0].first, shares[1].second, 100 * shares[1].first, shares[2].second,
-                     100 * shares[2].first);
+  return fmt::format("{}, {} of the step; {} {}, {} {}", shares[0].second, percent_text(shares[0].first),
+                     shares[1].second, percent_text(shares[1].first), shares[2].second,
+                     percent_text(shares[2].first));
 }
 
 }  // namespace

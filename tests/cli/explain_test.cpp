@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
+#include <sstream>
 
 #include "support/run_program.h"
 
@@ -80,6 +81,20 @@ TEST_F(Explain, TellsVirtualStagesByTheirEnds) {
   const std::string out = run_program({"explain", plan_.path()}).out;
   EXPECT_NE(out.find("stage0           1 0 ... 6 "), std::string::npos) << out;
   EXPECT_NE(out.find("stage1           1 1 ... 7 "), std::string::npos) << out;
+}
+
+// Cells stand below their heads, however long the layers are.
+TEST_F(Explain, AlignsStagesOfManyLayers) {
+  const Output saved = run_program({"simulate", "--model=gpt", "--layers=80", "--hidden=64", "--heads=4",
+                                    "--seq=32", "--vocab=128", "--cluster=dgx-a100-80g", "--gpus=4", "--pp=2",
+                                    "--virtual-stages=4", "--global-batch=8", "--save-plan", plan_.path()});
+  ASSERT_EQ(saved.exit_code, 0) << saved.err;
+  const std::string out = run_program({"explain", plan_.path(), "--no-sensitivity"}).out;
+  std::istringstream lines(out.substr(out.find("  stage         GPUs layers")));
+  std::string head, first;
+  std::getline(lines, head), std::getline(lines, first);
+  EXPECT_EQ(first.find("0-9 ... 60-69 "), head.find("layers")) << out;
+  EXPECT_EQ(first.find("dp 2"), head.find("mesh")) << out;
 }
 
 TEST_F(Explain, TellsStagesWhole) {

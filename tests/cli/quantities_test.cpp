@@ -39,6 +39,12 @@ TEST(Quantities, ReadAsText) {
   EXPECT_EQ(duration_text(10'800), "3 h");
   EXPECT_EQ(duration_text(12 * 86'400), "12 d");
   EXPECT_EQ(duration_text(1e8), "1157 d");
+  EXPECT_EQ(percent_text(0.1234), "12.3 %");
+  EXPECT_EQ(percent_text(-1e-9), "0.0 %");
+  EXPECT_EQ(signed_percent_text(0.1234), "+12.3 %");
+  EXPECT_EQ(signed_percent_text(-0.004), "-0.4 %");
+  EXPECT_EQ(signed_percent_text(-0.0004), "0.0 %");
+  EXPECT_EQ(signed_percent_text(0.0004), "0.0 %");
   EXPECT_EQ(counted(1, "GPU"), "1 GPU");
   EXPECT_EQ(counted(2, "step"), "2 steps");
 }
