@@ -193,14 +193,15 @@ Passes pass_seconds(const ir::Program& program, const std::vector<double>& secon
   return sum;
 }
 
-// By act: on the cluster; where kernels are launched in time; and of the host, the launches alone, in s.
+// By act, in s: on the cluster; where kernels are launched in time; of the host, the launches alone; and
+// where besides no other group's traffic shares the NICs, which is the least that an act takes.
 struct ActTimes {
-  std::vector<double> seconds, alone, launches;
+  std::vector<double> seconds, alone, launches, least;
 };
 
 StageCost stage_cost(const ir::Program& program, const ActTimes& times,
                      const std::vector<bool>& read_elsewhere, const ParameterNames& experts) {
-  const auto& [seconds, alone, launches] = times;
+  const auto& [seconds, alone, launches, least] = times;
   StageCost cost;
   const auto kind_of = [&](int phase) { return at(program.phases, phase).kind; };
   const Passes passes = pass_seconds(program, seconds);
@@ -219,7 +220,7 @@ StageCost stage_cost(const ir::Program& program, const ActTimes& times,
       computing(program, alone, [](ir::PhaseKind kind) { return kind == ir::PhaseKind::forward; });
   for (int phase = 0; phase < static_cast<int>(program.phases.size()); ++phase) {
     if (kind_of(phase) == ir::PhaseKind::update) continue;
-    const double waits = waiting_seconds(program, phase, alone);
+    const double waits = waiting_seconds(program, phase, least);
     cost.waiting += waits;
     if (kind_of(phase) == ir::PhaseKind::forward) cost.forward_waiting += waits;
   }
@@ -438,6 +439,7 @@ ModelCost Measuring::of(const CostKey& key) {
   }
   const ir::Plan& plan = elsewhere ? elsewhere->plan : probe.plan;
   backends::Cluster cluster = elsewhere ? elsewhere->cluster : probe.job.cluster;
+  const double unshared = cluster.node.nic_bandwidth;
   share_nics(cluster.node, mesh);
   // The probe waits for the slowest of the job's devices; with one device there is no slowest.
   if (plan.devices > 1)
@@ -449,6 +451,8 @@ ModelCost Measuring::of(const CostKey& key) {
     for (int device = 0; device < plan.devices; ++device) slow.slowdown[device] = slowest;
   backends::Cluster ahead = cluster;  // no kernel waits for its launch
   ahead.node.host_per_op = 0;
+  backends::Cluster least = ahead;
+  least.node.nic_bandwidth = unshared;
   constexpr double slow_host = 1e6;  // so slow that its launches are all that a pass takes
   backends::Cluster launching = cluster;
   launching.node.host_per_op *= slow_host;
@@ -466,7 +470,8 @@ ModelCost Measuring::of(const CostKey& key) {
     const auto seconds_on = [&](const backends::Cluster& on) {
       return inside(plan, cls, classes, seconds_(plan, on, static_cast<int>(cls)));
     };
-    ActTimes times{seconds_on(cluster), seconds_on(ahead), seconds_on(launching)};
+    ActTimes times{seconds_on(cluster), seconds_on(ahead), seconds_on(launching), {}};
+    times.least = cluster.node.nic_bandwidth == unshared ? times.alone : seconds_on(least);
     for (double& launch : times.launches) launch /= slow_host;
     stages.push_back(
         stage_cost(program(cls), times, at(elsewhere_read, plan.classes[cls].program), probe.experts));
@@ -474,7 +479,7 @@ ModelCost Measuring::of(const CostKey& key) {
     if (stage > 0) boundaries.push_back(pulled_forward(program(cls)));
     if (stage == 1) before = before_gradient(program(cls), times.seconds);
     if (stage > 0) {
-      const BehindBoundary own = behind_boundary(plan, plan.classes[cls].program, times.alone);
+      const BehindBoundary own = behind_boundary(plan, plan.classes[cls].program, times.least);
       behind = {std::max(behind.kernels, own.kernels), std::max(behind.waiting, own.waiting)};
     }
   }

@@ -49,7 +49,7 @@ std::vector<int> stages(const Choice& of) {
   return with(std::move(all), shares(of));
 }
 
-// Whether layers on so many stages leave little room on them: none, or what the ends of the model take; where
+// Whether layers on so many virtual stages leave little room on them: none, or what the ends of the model take; where
 // no number of virtual stages leaves none, an eighth.
 //
 //   126 layers, pp 16: on 32, 64 and 128 stages, of at most 4, 2 and 1 layers, since these have room for 128
@@ -68,7 +68,7 @@ std::vector<int> virtual_stages(const Choice& of) {
   if (!own.empty() && !given && !of.loose) return {std::max(1, static_cast<int>(own.size()) / pp)};
   std::vector<int> all = of.loose ? divisors(layers) : std::vector<int>();
   for (int64_t v = 1; v * pp <= std::max<int64_t>(pp, planner::most_stages(of.point.model)); ++v)
-    if (given || fills(layers, pp, v * pp)) all.push_back(static_cast<int>(v));
+    if (given || v == 1 || fills(layers, pp, v * pp)) all.push_back(static_cast<int>(v));
   return all;
 }
 

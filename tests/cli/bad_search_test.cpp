@@ -51,7 +51,7 @@ const CommandCase cases[] = {
      "nothing fits: the smallest of 1 points needs 47.9 GB of 2.9 GB on each device of stage 0, 45 GB "
      "too "
      "much (--dp 1 --tp 1 --pp 1 --micro-batch 32); by estimate one would do with --recompute full "
-     "--micro-batch 1, on 48 GPUs or with --memory 47.9GB"},
+     "--micro-batch 1, on 40 GPUs or with --memory 47.9GB"},
     {{"--gpus=8", "--global-batch=8", "--effort=some"},
      2,
      "--effort: got \"some\", expected quick, normal, thorough or a number of plans from 1 to 1000000"},

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "planner/search/candidate.h"
+#include "planner/search/points.h"
 #include "search/jobs.h"
 
 namespace boxcar::search {
@@ -100,6 +101,23 @@ TEST(Dimensions, AreNumbersOrSaySo) {
   EXPECT_THROW(number_of(dimension("stage_layers"), job), std::logic_error);
   EXPECT_THROW(set_number(dimension("schedule"), job, 1), std::logic_error);
   EXPECT_THROW(dimension("attention"), std::logic_error);
+}
+
+// 12 layers, some stages of which have a layer more than others.
+TEST(Points, HavePlainPipelinesOfAllLegalNumbersOfStages) {
+  for (const int gpus : {5, 7, 8}) {
+    Job job = small_gpt(gpus);
+    job.model->layers = 12;
+    std::set<int> stages;
+    each_point(job, {}, [&](const Job& point) {
+      if (point.parallel.virtual_stages == 1) stages.insert(point.parallel.pp);
+      return true;
+    });
+    std::set<int> shares;
+    for (int pp = 1; pp <= gpus; ++pp)
+      if (gpus % pp == 0 && job.global_batch % (gpus / pp) == 0) shares.insert(pp);
+    EXPECT_THAT(stages, testing::IsSupersetOf(shares)) << gpus;
+  }
 }
 
 }  // namespace
