@@ -88,9 +88,18 @@ const std::vector<OpDef>& registry() {
   return ops;
 }
 
+// Few names agree in these, and passes look for thousands of ops.
+struct NameHash {
+  size_t operator()(std::string_view name) const {
+    if (name.empty()) return 0;
+    const auto at = [&](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(name[i])); };
+    return name.size() + 37 * (at(0) + 37 * (at(name.size() / 2) + 37 * at(name.size() - 1)));
+  }
+};
+
 const OpDef* find(std::string_view name) {
   static const auto by_name = [] {
-    std::unordered_map<std::string_view, const OpDef*> ops;
+    std::unordered_map<std::string_view, const OpDef*, NameHash> ops;
     for (const OpDef& def : registry()) ops.emplace(def.name, &def);
     return ops;
   }();
