@@ -20,25 +20,27 @@ function(boxcar_own_options options)
   set_property(SOURCE ${ARGN} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
-# boxcar_unity(TARGET files...): compiles files together, about eight at a time. Its name alone decides which group a file
-# is in, so a new file changes one group.
+# boxcar_unity(TARGET [NAMED name] files...): compiles files together, about eight at a time. Its name alone decides which
+# group a file is in, so a new file changes one group. NAMED: no file of another call for this target is in these groups.
 function(boxcar_unity target)
   if(NOT BOXCAR_UNITY)
     return()
   endif()
-  list(LENGTH ARGN count)
+  cmake_parse_arguments(ARG "" "NAMED" "" ${ARGN})
+  set(files ${ARG_UNPARSED_ARGUMENTS})
+  list(LENGTH files count)
   set(groups 1)
   while(count GREATER 10)  # groups are halved, so that files that were apart stay apart
     math(EXPR groups "2 * ${groups}")
     math(EXPR count "(${count} + 1) / 2")
   endwhile()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-  foreach(file ${ARGN})
+  foreach(file ${files})
     get_filename_component(name ${file} NAME)
     string(MD5 hash ${name})
     string(SUBSTRING ${hash} 0 4 digits)
     math(EXPR group "0x${digits} % ${groups}")
-    set_property(SOURCE ${file} PROPERTY UNITY_GROUP ${target}_${group})
+    set_property(SOURCE ${file} PROPERTY UNITY_GROUP ${target}_${ARG_NAMED}${group})
   endforeach()
 endfunction()
 

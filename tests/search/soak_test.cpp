@@ -10,6 +10,10 @@
 #include <malloc.h>
 #endif
 
+// jemalloc's, where the program has it.
+extern "C" int mallctl(const char* name, void* old, size_t* old_size, void* next, size_t next_size)
+    __attribute__((weak));
+
 #include "search/jobs.h"
 #include "search/simulating.h"
 
@@ -22,10 +26,22 @@ struct Memory {
 
 Memory memory_now() {
   Memory now;
+  if (mallctl) {
+    uint64_t epoch = 1;
+    size_t size = sizeof epoch, live = 0;
+    mallctl("thread.tcache.flush", nullptr, nullptr, nullptr, 0);
+    mallctl("arena.4096.purge", nullptr, nullptr, nullptr, 0);  // of all arenas
+    mallctl("epoch", &epoch, &size, &epoch, size);              // statistics are of now
+    size = sizeof live;
+    mallctl("stats.allocated", &live, &size, nullptr, 0);
+    now.live = static_cast<double>(live);
+  }
 #ifdef __GLIBC__
-  const struct mallinfo2 all = mallinfo2();
-  now.live = static_cast<double>(all.uordblks) + static_cast<double>(all.hblkhd);
-  malloc_trim(0);
+  if (!mallctl) {
+    const struct mallinfo2 all = mallinfo2();
+    now.live = static_cast<double>(all.uordblks) + static_cast<double>(all.hblkhd);
+    malloc_trim(0);
+  }
 #endif
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
