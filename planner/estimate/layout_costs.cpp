@@ -131,10 +131,14 @@ void LayoutCosts::extend(const Making& making, std::vector<OpChoice>& all) const
     return;
   }
   const int64_t parts = mesh_.extents[d];
+  // Gradients lie as sharded states do, which have empty parts where there are fewer elements than ranks.
+  const bool follows = making.op.is(ir::OpKind::accumulate) || making.op.is(ir::OpKind::cast);
   for (const sbp::Signature& signature :
        planner::offered(making.def, making.inputs, making.attrs, mesh_, d)) {
-    if (d < making.given.size() && making.given[d] && *making.given[d] != signature) continue;
-    if (!fills(making.inputs, signature.inputs, parts) || !fills(making.outputs, signature.outputs, parts))
+    const sbp::Signature* given = d < making.given.size() ? making.given[d] : nullptr;
+    if (given && *given != signature) continue;
+    if (!given && !follows &&
+        (!fills(making.inputs, signature.inputs, parts) || !fills(making.outputs, signature.outputs, parts)))
       continue;
     Making next = making;
     next.attrs = ir::localize(making.def, making.inputs, making.attrs, signature, parts, 0);

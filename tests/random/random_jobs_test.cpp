@@ -146,6 +146,9 @@ constexpr Found found[] = {
     {"program",
      "model.attention_window=1 model.family=llama model.kv_lora_rank=4 model.qk_nope_head_dim=3 "
      "model.qk_rope_head_dim=2 model.v_head_dim=5 parallel.attention=flash"},
+    {"plan",
+     "model.heads=8 model.qk_norm=true parallel.context_parallel=2 parallel.zero=2 plan.layouts=found "
+     "train.precision=fp16"},
 };
 
 TEST(RandomJobs, ThatOnceFailedHold) {
