@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -15,6 +16,7 @@
 #include "cli/advice_text.h"
 #include "cli/arguments.h"
 #include "cli/campaign_conditions.h"
+#include "cli/campaign_fleet.h"
 #include "cli/campaign_report.h"
 #include "cli/effects.h"
 #include "cli/output.h"
@@ -37,6 +39,7 @@ namespace {
 struct CampaignArguments {
   JobArguments job;
   CampaignFlags conditions;
+  FleetFlags fleet;
   std::vector<std::string> plans, changes, stragglers;
   std::string max_stack;
   bool json = false, search = false;
@@ -49,6 +52,7 @@ struct Run {
   backends::Cluster cluster;
   std::optional<planner::ResolvedJob> job;  // to compile; none for a saved plan
   std::optional<OpenJob> open = {};         // to search
+  GivenKeys given = {};                     // of a job
   std::optional<Error> refused = {};        // why it cannot be planned; then there is nothing but a name
   int gpus = 0;                             // as given; 0: not given
   backends::Cluster whole = {};             // of a job to compile: what its cluster is a part of
@@ -106,7 +110,9 @@ Run resolved_run(const CampaignArguments& a, const GivenKeys& given, const std::
 // A job that cannot be planned is a run that says why: others may be.
 Run run_of(const CampaignArguments& a, const GivenKeys& given, const std::string& name) {
   try {
-    return a.search ? open_run(a, given, name) : resolved_run(a, given, name);
+    Run run = a.search ? open_run(a, given, name) : resolved_run(a, given, name);
+    run.given = given;
+    return run;
   } catch (const Error& error) {
     if (error.code() == Exit::fault) throw;
     Run run{name, {}, {}, std::nullopt};
@@ -207,11 +213,43 @@ int gpus_of(const Run& run) {
   return run.job ? (*run.job)->gpus : run.open->request.job.gpus;
 }
 
-void cost_row(const CampaignArguments& a, const CampaignReport& report, Run& run, CampaignRow& row) {
+void find_or_simulate_step(Run& run, CampaignRow& row) {
   if (run.refused) throw *run.refused;
   run.open ? find_step(run, row) : simulate_step(run, row);
+}
+
+// The job on fewer nodes, where it can be planned there and takes less time than on fewer still.
+void plan_fewer_nodes(const CampaignArguments& a, const CampaignReport& report, const Run& run,
+                      Progress& progress, CampaignRow& row) {
+  for (const int nodes : fewer_nodes(report, row)) {
+    progress.step(fmt::format("planning {} for {}", row.name, counted(nodes, "node")));
+    GivenKeys given = run.given;
+    given["cluster.gpus"] = {fmt::format("{}", nodes * run.cluster.node.gpus), "--replan"};
+    Run fewer = run_of(a, given, row.name);
+    CampaignRow step;
+    try {
+      find_or_simulate_step(fewer, step);
+    } catch (const Error& error) {
+      if (error.code() == Exit::fault) throw;
+      continue;
+    }
+    row.step_seconds_on[nodes] = step.run.step_seconds;
+  }
+  double fastest = std::numeric_limits<double>::infinity();  // on fewer nodes still
+  std::erase_if(row.step_seconds_on, [&](const auto& plan) {
+    return std::exchange(fastest, std::min(fastest, plan.second)) <= plan.second;
+  });
+}
+
+void cost_row(const CampaignArguments& a, const CampaignReport& report, Progress& progress, Run& run,
+              CampaignRow& row) {
+  find_or_simulate_step(run, row);
   const planner::ResolvedJob* const job = run.job ? &*run.job : nullptr;
   add_cost(a.conditions, report, {run.plan, run.cluster, job}, row);
+  const int on_node = run.cluster.node.gpus;
+  row.nodes = (row.gpus + on_node - 1) / on_node;
+  plan_fewer_nodes(a, report, run, progress, row);
+  add_weeks(report, row);
 }
 
 // Rows that cannot be cost say why. Throws where none can: their reason, where it is one, below the table of
@@ -225,7 +263,7 @@ CampaignReport filled(CampaignReport report, const CampaignArguments& arguments,
     CampaignRow& row = report.rows.emplace_back();
     row.name = one.name, row.gpus = gpus_of(one);
     try {
-      cost_row(arguments, report, one, row);
+      cost_row(arguments, report, progress, one, row);
     } catch (const Error& error) {
       if (error.code() == Exit::fault) throw;
       row.why_not = error.what();
@@ -249,6 +287,9 @@ int run(const CampaignArguments& arguments, Extent extent) {
   CampaignReport report = arguments.conditions.conditions();
   if (!arguments.max_stack.empty() && !arguments.search)
     throw Error::input("--max-stack", "has no effect without --search");
+  arguments.fleet.conditions(arguments.conditions, report);
+  if (arguments.fleet.replan && !arguments.plans.empty())
+    throw Error::input("--replan", "a saved plan is for its nodes alone (give the job in place of --plan)");
   std::vector<Run> runs = runs_of(arguments);
   if (extent == Extent::reading) return 0;
   report = filled(std::move(report), arguments, runs);
@@ -264,6 +305,7 @@ void add_campaign_command(CLI::App& app, int& exit_code, Extent extent) {
   auto arguments = std::make_shared<CampaignArguments>();
   arguments->job.add_to(*command);
   arguments->conditions.add_to(*command, "needed, or --samples");
+  arguments->fleet.add_to(*command);
   command->add_option("--plan", arguments->plans, "a saved plan; may be repeated, also beside job files")
       ->type_name("FILE")
       ->check(not_empty())

@@ -15,8 +15,6 @@
 namespace boxcar::cli {
 namespace {
 
-constexpr double least_goodput = 0.001;
-
 void check_together(const CampaignFlags& f) {
   if (f.tokens.empty() && f.samples.empty())
     throw Error::input("--tokens", "missing; give the tokens of the whole run, such as 300B, or --samples");

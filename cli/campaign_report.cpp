@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <utility>
 
 #include "cli/quantities.h"
@@ -131,6 +132,11 @@ struct Line {
   std::string remark;  // behind them
 };
 
+// Of the whole run, at the goodput of the weeks.
+double drawn_seconds(const CampaignRow& row) {
+  return static_cast<double>(row.run.steps) * row.run.step_seconds / row.weeks->goodput;
+}
+
 // Each column as wide as its widest cell; the first is set left, the others right.
 std::string aligned(const std::vector<Line>& lines) {
   std::vector<size_t> widths;
@@ -208,6 +214,35 @@ std::string on_each(const CampaignReport& r, const RowText& text) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
+// "1000 weeks are drawn; a node that failed is back after 12 h; 2 spare nodes; checkpoints are written ..."
+std::string fleet_text(const FleetConditions& fleet) {
+  std::string text = fmt::format(
+      "drawn at random; a node that failed is back {}",
+      fleet.repair_seconds > 0 ? "after " + duration_text(fleet.repair_seconds) : std::string("at once"));
+  if (fleet.spares > 0)
+    text += fmt::format("; {} by", fleet.spares == 1 ? "1 spare node stands"
+                                                     : fmt::format("{} spare nodes stand", fleet.spares));
+  if (fleet.replan) text += "; the run goes on with a plan for the nodes that are left";
+  if (fleet.beside) text += "; checkpoints are written beside the steps";
+  return text;
+}
+
+// "goodput 93.1 %, 89.0 to 95.6 % in 9 of 10 weeks: ..."
+std::string weeks_text(const CampaignRow& row, bool replan) {
+  const campaign::Weeks& weeks = *row.weeks;
+  const auto percent = [](double share) { return fmt::format("{:.1f} %", 100 * share); };
+  std::string text = fmt::format(
+      "goodput {}, {:.1f} to {} in 9 of 10 weeks, {} for the run; saves every {}; waits for nodes {}",
+      percent(weeks.goodput), 100 * weeks.low, percent(weeks.high), duration_text(drawn_seconds(row)),
+      row.weeks_interval == 1 ? "step" : counted(row.weeks_interval, "step"), percent(weeks.waiting));
+  if (row.step_seconds_on.empty()) return text + (replan ? ", since no plan for fewer nodes was found" : "");
+  std::vector<std::string> plans;
+  for (const auto& [nodes, seconds] : std::views::reverse(row.step_seconds_on))
+    plans.push_back(fmt::format("{} {}", counted(nodes, "node"), ir::format_seconds(seconds)));
+  return text +
+         fmt::format(", runs on fewer {} (a step on {})", percent(weeks.on_fewer), fmt::join(plans, ", "));
+}
+
 // The conditions behind the numbers, a line each: "failures   one in 3 h on 1024 GPUs; ...".
 std::string conditions_text(const CampaignReport& r) {
   std::string text;
@@ -246,6 +281,10 @@ std::string conditions_text(const CampaignReport& r) {
                        const Cost& cost = row.cost.estimate;
                        return interval_text(row, cost, duration_text(cost.seconds_between_checkpoints));
                      }) + " between checkpoints");
+  }
+  if (r.fleet) {
+    line("weeks", fleet_text(*r.fleet));
+    lines("", [&](const CampaignRow& row) { return weeks_text(row, r.fleet->replan); });
   }
   lines("price", [](const CampaignRow& row) {
     return row.run.price_per_gpu_hour
@@ -291,6 +330,24 @@ ordered_json cost_json(const Cost& cost, const CampaignReport& r) {
   return doc;
 }
 
+ordered_json weeks_json(const CampaignRow& row) {
+  const campaign::Weeks& weeks = *row.weeks;
+  ordered_json doc{{"goodput", weeks.goodput},
+                   {"low", weeks.low},
+                   {"high", weeks.high},
+                   {"time_s", drawn_seconds(row)},
+                   {"waiting", weeks.waiting},
+                   {"on_fewer_nodes", weeks.on_fewer},
+                   {"restarting", weeks.restarting},
+                   {"failures_per_week", weeks.failures},
+                   {"nodes", row.nodes},
+                   {"checkpoint_interval_steps", row.weeks_interval}};
+  doc["plans"] = ordered_json::array();
+  for (const auto& [nodes, seconds] : std::views::reverse(row.step_seconds_on))
+    doc["plans"].push_back({{"nodes", nodes}, {"step_time_s", seconds}});
+  return doc;
+}
+
 ordered_json row_json(const CampaignReport& r, const CampaignRow& row) {
   ordered_json doc{{"job", row.name}, {"gpus", row.gpus}, {"fits", row.why_not.empty()}};
   if (!row.why_not.empty()) {
@@ -318,6 +375,7 @@ ordered_json row_json(const CampaignReport& r, const CampaignRow& row) {
     doc["estimate"] = cost_json(row.cost.estimate, r);
     doc["low"] = cost_json(row.cost.low, r);
     doc["high"] = cost_json(row.cost.high, r);
+    if (row.weeks) doc["weeks"] = weeks_json(row);
   }
   doc["configuration"] = row.configuration;
   return doc;
@@ -363,6 +421,12 @@ std::string to_json(const CampaignReport& r) {
     doc["given_mtbf_s"] = r.mtbf_seconds;
     doc["given_mtbf_gpus"] = r.mtbf_gpus;
     doc["given_restart_s"] = r.restart_seconds;
+  }
+  if (r.fleet) {
+    doc["repair_s"] = r.fleet->repair_seconds;
+    doc["spare_nodes"] = r.fleet->spares;
+    doc["replan"] = r.fleet->replan;
+    doc["async_checkpoints"] = r.fleet->beside;
   }
   if (r.watts) {
     doc["watts_per_gpu"] = *r.watts;

@@ -8,6 +8,7 @@
 
 #include "sim/campaign/campaign.h"
 #include "sim/campaign/step_error.h"
+#include "sim/campaign/weeks.h"
 
 namespace boxcar::cli {
 
@@ -24,6 +25,20 @@ struct CampaignRow {
   double amount_per_step = 0;  // tokens or samples
   double checkpoint_bytes = 0;
   bool has_moments = true;  // the optimizer, and so the checkpoint
+  int nodes = 0;            // that its GPUs are on
+  // With CampaignReport::fleet: s of a step of the plans for fewer nodes that could be planned; weeks, drawn
+  // with a checkpoint every so many steps.
+  std::map<int, double> step_seconds_on = {};
+  std::optional<campaign::Weeks> weeks = {};
+  int64_t weeks_interval = 0;
+};
+
+// How nodes fail and come back, and how the run bears it.
+struct FleetConditions {
+  double repair_seconds = 0;
+  int spares = 0;       // nodes
+  bool replan = false;  // go on with fewer nodes
+  bool beside = false;  // checkpoints are written beside the steps
 };
 
 struct CampaignReport {
@@ -34,11 +49,15 @@ struct CampaignReport {
   int64_t mtbf_gpus = 0;
   double restart_seconds = 0;  // beside reading the checkpoint
   bool default_restart = false;
+  std::optional<FleetConditions> fleet = {};  // none: no weeks are drawn
   std::optional<double> watts;
   double pue = 1;
   bool default_pue = false;
   std::vector<CampaignRow> rows;
 };
+
+// Runs that keep less of their time are refused.
+constexpr double least_goodput = 0.001;
 
 // The rows that are over first, and those that cost least, of two or more that fit: within 1 % of the least.
 // None is the cheapest unless all that fit have a price.

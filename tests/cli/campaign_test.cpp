@@ -290,6 +290,54 @@ TEST(CampaignCommand, ADocumentSaysThatNothingFits) {
   EXPECT_EQ(json::parse(output.out)["rows"][0]["fits"], false);
 }
 
+// Four nodes, one of which fails every day and is away for one.
+const Words failing{"--tokens=100M", "--gpus=32",   "--global-batch=96",
+                    "--mtbf=1d/32",  "--repair=1d", "--checkpoint-bandwidth=2GB/s"};
+
+TEST(CampaignCommand, DrawsWeeksOfNodesThatFail) {
+  const auto weeks = [&](Words more) {
+    more.insert(more.begin(), failing.begin(), failing.end());
+    return campaign_document(more)["rows"][0]["weeks"];
+  };
+  const json waits = weeks({}), spare = weeks({"--spares=2"}), replans = weeks({"--replan"}),
+             beside = weeks({"--spares=2", "--async-checkpoints"});
+  EXPECT_EQ(waits["nodes"], 4);
+  EXPECT_EQ(waits["plans"].size(), 0u);
+  EXPECT_NEAR(waits["waiting"].get<double>(), 0.5, 0.02);
+  EXPECT_GT(spare["goodput"], waits["goodput"]);
+  EXPECT_GT(beside["goodput"], spare["goodput"]);
+  EXPECT_GT(replans["goodput"], waits["goodput"]);
+  EXPECT_GT(replans["on_fewer_nodes"], 0.3);
+  ASSERT_EQ(replans["plans"].size(), 3u);  // 96 samples on 24, 16 and 8 GPUs
+  for (int i = 0; i < 3; ++i) {
+    const json& plan = replans["plans"][static_cast<size_t>(i)];
+    EXPECT_EQ(plan["nodes"], 3 - i);
+    const json on_fewer =
+        campaign_document({"--tokens=100M", "--global-batch=96", "--gpus=" + std::to_string(8 * (3 - i))});
+    EXPECT_EQ(plan["step_time_s"], on_fewer["rows"][0]["step_time_s"]);
+  }
+}
+
+TEST(CampaignCommand, SaysHowWeeksAreDrawn) {
+  const auto table = [&](Words more) {
+    more.insert(more.begin(), failing.begin(), failing.end());
+    return tests::run_program(campaign_words(more)).out;
+  };
+  EXPECT_THAT(
+      table({"--replan"}),
+      AllOf(HasSubstr("\n  weeks      drawn at random; a node that failed is back after 1 d; the run goes on "
+                      "with a plan for the nodes that are left\n             goodput "),
+            HasSubstr(" % in 9 of 10 weeks, "), HasSubstr(" for the run; saves every "),
+            HasSubstr("; waits for nodes "), HasSubstr(", runs on fewer "),
+            HasSubstr(" (a step on 3 nodes ")));
+  EXPECT_THAT(
+      table({"--spares=1", "--async-checkpoints"}),
+      HasSubstr("back after 1 d; 1 spare node stands by; checkpoints are written beside the steps\n"));
+  EXPECT_THAT(table({"--spares=3", "--replan", "--dp=32"}),
+              AllOf(HasSubstr("; 3 spare nodes stand by; "),
+                    HasSubstr(", since no plan for fewer nodes was found\n")));
+}
+
 const tests::CommandCase campaign_flags[] = {
     {{}, 2, "--tokens: missing; give the tokens of the whole run, such as 300B, or --samples"},
     {{"--tokens=15Q"}, 2, "--tokens: got \"15Q\", expected a number such as 15T, 300B or 4M"},
@@ -329,6 +377,28 @@ const tests::CommandCase campaign_flags[] = {
     {{"--tokens=1B", "--checkpoint-bandwidth=1GB/s", "--mtbf=3h/8", "--restart=soon"},
      2,
      "--restart: got \"soon\", expected a time such as 10m or 90s"},
+    {{"--tokens=1B", "--repair=12h"}, 2, "--repair: has no effect without --mtbf"},
+    {{"--tokens=1B", "--async-checkpoints"}, 2, "--async-checkpoints: has no effect without --mtbf"},
+    {{"--tokens=1B", "--checkpoint-bandwidth=1GB/s", "--mtbf=3h/8", "--spares=2"},
+     2,
+     "--spares: has no effect without --repair"},
+    {{"--tokens=1B", "--checkpoint-bandwidth=1GB/s", "--mtbf=3h/8", "--replan"},
+     2,
+     "--replan: has no effect without --repair"},
+    {{"--tokens=1B", "--checkpoint-bandwidth=1GB/s", "--mtbf=3h/8", "--repair=12"},
+     2,
+     "--repair: got \"12\", expected a time such as 12h or 2d"},
+    {{"--tokens=1B", "--checkpoint-bandwidth=1GB/s", "--mtbf=3h/8", "--repair=12h", "--spares=some"},
+     2,
+     "--spares: got \"some\", expected a whole number from 0 to 10000"},
+    {{"--tokens=1B", "--checkpoint-bandwidth=1GB/s", "--mtbf=3h/8", "--repair=12h", "--replan",
+      "--plan=none.txt"},
+     2,
+     "--replan: a saved plan is for its nodes alone (give the job in place of --plan)"},
+    {{"--tokens=1B", "--checkpoint-bandwidth=1GB/s", "--mtbf=3h/8", "--repair=1000d"},
+     1,
+     "--repair: less than 0.1 % of the time goes into steps that are kept: 8 GPUs on 1 node, a node fails "
+     "every 3 h and is back after 1000 d (use --spares or --replan)"},
     {{"--tokens=1B", "--pue=1.2"}, 2, "--pue: has no effect without --watts"},
     {{"--tokens=1B", "--watts=700", "--pue=0.9"}, 2, "--pue: got \"0.9\", expected a number from 1 to 10"},
     {{"--tokens=1B", "--watts=hot"}, 2, "--watts: got \"hot\", expected a number from 0 to 1e+06"},

@@ -168,12 +168,12 @@ std::string ending(const std::string& name) { return name.substr(name.rfind('.')
 
 // A gradient may be zero by cancellation: of queries that see one key, of keys' biases. What is left then is
 // rounding, beside tensors of the same kind, which an optimizer divides by its eps.
-void expect_same(const host::GlobalTensors& got, const host::GlobalTensors& wanted) {
+void expect_same(const host::GlobalTensors& got, const host::GlobalTensors& wanted, double eps) {
   ASSERT_EQ(got.size(), wanted.size());
   std::map<std::string, double> rounding;
   for (const auto& [name, tensor] : wanted) {
     double& of_kind = rounding[ending(name)];
-    of_kind = std::max(of_kind, 1e-12 * largest(tensor));
+    of_kind = std::max(of_kind, 1e-20 / eps * largest(tensor));
   }
   for (const auto& [name, tensor] : wanted) {
     ASSERT_TRUE(got.contains(name)) << name;
@@ -194,8 +194,8 @@ void expect_same(const host::GlobalTensors& got, const host::GlobalTensors& want
 // Uses the vocabulary padded for the job's own tensor parallelism, since padding depends on its degree.
 void check_going_on(const RandomJob& job, const Folder& folder) {
   std::map<std::string, std::string> others = here;
-  const ir::models::Transformer padded =
-      transformer_of(planner::padded_model(cli::resolve(given_of(job)).request.job));
+  const planner::Job resolved = cli::resolve(given_of(job)).request.job;
+  const ir::models::Transformer padded = transformer_of(planner::padded_model(resolved));
   others["model.vocab"] = std::to_string(padded.vocab), others["model.pad_vocab"] = "1";
   others["run.steps"] = "2";
   others["run.checkpoint_dir"] = folder / "whole";
@@ -223,7 +223,8 @@ void check_going_on(const RandomJob& job, const Folder& folder) {
 
   ir::models::Transformer model = padded;
   model.flash = false, model.pad_vocab_to = 1;
-  expect_same(checkpoint(folder / "parts", model).tensors, checkpoint(folder / "whole", model).tensors);
+  expect_same(checkpoint(folder / "parts", model).tensors, checkpoint(folder / "whole", model).tensors,
+              resolved.train.eps);
 }
 
 }  // namespace

@@ -60,6 +60,8 @@ COMMANDS = {
     "campaign.json": [
         (0, [*CAMPAIGN, "--tokens=1B"]),
         (0, ["campaign", *JOB, "--samples=1M", "--search"]),
+        (0, ["campaign", *SIZES, "--cluster=dgx-a100-80g", "--gpus=16", "--global-batch=16", "--samples=1M", "--mtbf=1d/16",
+             "--checkpoint-bandwidth=2GB/s", "--repair=1d", "--replan"]),
         (1, ["campaign", *JOB, "--samples=1M", SMALL_GPU]),
     ],
     "explain.json": [

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/op.h"
+#include "planner/op_layout.h"
 #include "sbp/at.h"
 
 namespace boxcar::tests {
@@ -54,20 +55,20 @@ class Drawer {
 
   void pin(ir::TensorId t, const NdSbp& layout) { at(pins_.stored, t).assign(layout.begin(), layout.end()); }
 
-  // Whether every op of the forward and backward passes can read t in this layout.
-  bool readable(ir::TensorId t, Sbp layout, int64_t parts) const {
+  // Whether every op of the forward and backward passes can read t in this layout on a dimension of the mesh.
+  bool readable(ir::TensorId t, Sbp layout, size_t d) const {
     for (const ir::Op& op : graph_.ops) {
       if (op.phase == ir::Phase::update) continue;
       for (size_t i = 0; i < op.inputs.size(); ++i)
-        if (op.inputs[i] == t && !reads(op, i, layout, parts)) return false;
+        if (op.inputs[i] == t && !reads(op, i, layout, d)) return false;
     }
     return true;
   }
 
-  bool reads(const ir::Op& op, size_t input, Sbp layout, int64_t parts) const {
+  bool reads(const ir::Op& op, size_t input, Sbp layout, size_t d) const {
     ir::Types types;
     for (ir::TensorId t : op.inputs) types.push_back(graph_.tensor(t).type);
-    const auto all = ir::signatures(ir::op(op.type), types, op.attrs, parts);
+    const auto all = planner::offered(ir::op(op.type), types, op.attrs, mesh_, d);
     return std::any_of(all.begin(), all.end(),
                        [&](const sbp::Signature& s) { return s.inputs[input] == layout; });
   }
@@ -77,7 +78,7 @@ class Drawer {
     const NdSbp kept = layout(op.inputs[0]);
     NdSbp read = kept;
     for (size_t d = 0; d < read.size(); ++d)
-      if (below(random_, 2) == 0 || !readable(op.inputs[0], read[d], mesh_.extents[d])) read[d] = Sbp::B();
+      if (below(random_, 2) == 0 || !readable(op.inputs[0], read[d], d)) read[d] = Sbp::B();
     for (size_t i = 0; i < op.outputs.size() + 1; ++i) pin(op.inputs[i], kept);
     for (ir::TensorId t : op.outputs) pin(t, kept);
     at(pins_.used, op.inputs[0]) = read;

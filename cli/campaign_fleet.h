@@ -1,0 +1,38 @@
+// Flags of `boxcar campaign` on nodes that fail and come back, and the weeks that are drawn with them.
+//
+//   FleetFlags fleet;
+//   fleet.add_to(command);                  // --repair 12h --spares 2 --replan --async-checkpoints
+//   fleet.conditions(conditions, report);
+//   for (const int nodes : fewer_nodes(report, row)) row.step_seconds_on[nodes] = ...;  // with --replan
+//   add_weeks(report, row);
+//   row.weeks->goodput                      // 0.93
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/campaign_conditions.h"
+#include "cli/campaign_report.h"
+
+namespace boxcar::cli {
+
+struct FleetFlags {
+  std::string repair;         // as given; empty: not given
+  std::optional<int> spares;  // nodes
+  bool replan = false, async_checkpoints = false;
+
+  void add_to(CLI::App& command);
+  // Into `report`, of `given`. Throws Error (bad input) where one has no effect without another.
+  void conditions(const CampaignFlags& given, CampaignReport& report) const;
+};
+
+// Numbers of nodes below the row's that the run is left with at times, the largest first, 16 at most. Empty
+// without --replan.
+std::vector<int> fewer_nodes(const CampaignReport& report, const CampaignRow& row);
+
+// Fills in `row`'s weeks, where the report draws any. REQUIRES its cost.
+void add_weeks(const CampaignReport& report, CampaignRow& row);
+
+}  // namespace boxcar::cli
