@@ -99,14 +99,15 @@ struct Chooser {
     return split.is_split() && at(local_inputs[input].shape, split.axis) < parts;
   }
 
-  // No operand is moved for a split that leaves a device nothing, but where one that is read as it is has
-  // such a split.
+  // No operand is moved to a split that leaves a device nothing, but where one that is read as it is has such
+  // a split. One that has it already is not moved.
   bool splittable(const Signature& signature, int8_t order) const {
     bool fits = true;
     for (size_t i = 0; i < signature.inputs.size(); ++i) {
       if (!leaves_empty(i, signature.inputs[i])) continue;
-      if (call.held[i] && call.current[i][d] == with_inner(signature.inputs[i], order)) return true;
-      fits = false;
+      const bool stays = call.current[i][d] == with_inner(signature.inputs[i], order);
+      if (stays && call.held[i]) return true;
+      fits = fits && stays;
     }
     return fits;
   }

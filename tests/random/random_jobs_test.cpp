@@ -149,6 +149,9 @@ constexpr Found found[] = {
     {"plan",
      "model.heads=8 model.qk_norm=true parallel.context_parallel=2 parallel.zero=2 plan.layouts=found "
      "train.precision=fp16"},
+    {"plan",
+     "model.heads=1 model.hidden=2 model.tied=false parallel.dp=3 parallel.zero=1 train.optimizer=lars"},
+    {"reference", "model.heads=1 model.hidden=2 parallel.dp=3 parallel.zero=1 train.optimizer=lamb"},
 };
 
 TEST(RandomJobs, ThatOnceFailedHold) {
