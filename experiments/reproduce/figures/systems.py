@@ -106,7 +106,7 @@ FIGURES = [
     Figure("systems", "systems that the paper compares with, as strategies: one job each, on 16 V100s", make, side_by_side=True,
            missing=("BytePS and parameter servers: there are no servers", "PipeDream's versions of weights: a step ends with one update",
                     "DLPlacer, and FlexFlow's ops on devices of their own: only stages have devices of their own",
-                    "KungFu's adaptation and Ray's restarts: scripts/elastic does this in training; it is not simulated",
+                    "KungFu's adaptation and Ray's restarts, as strategies: scripts/elastic trains so, and campaign --replan draws weeks of it",
                     "Stanza's devices for dense layers alone: these layers are split over all devices",
                     "HugeCTR's exchange of rows: gradients of whole tables are reduced",
                     "Tofu over more than one node: each node has the whole model", "DALI and other loaders: they are in fig9 and fig9jpeg")),
