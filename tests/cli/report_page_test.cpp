@@ -186,6 +186,20 @@ TEST_F(ReportPage, VerdictIsThatOfSimulate) {
                                                      line["text"].get<std::string>())));
 }
 
+// A plan says the sizes of its model, and the page its name where there is one.
+TEST_F(ReportPage, NamesAKnownModel) {
+  EXPECT_FALSE(document_.contains("model"));
+  const TemporaryFile plan("known.txt", ""), page("page.html", "");
+  ASSERT_EQ(run_program({"simulate", "--model=openai-community/gpt2", "--cluster=dgx-a100-80g", "--gpus=1",
+                         "--seq=512", "--save-plan", plan.path()})
+                .exit_code,
+            0);
+  ASSERT_EQ(run_program({"report", plan.path(), "--no-sensitivity", "-o", page.path()}).exit_code, 0);
+  const std::string text = page_text(page.path());
+  EXPECT_EQ(document_of(text)["model"], "gpt2");
+  EXPECT_THAT(text, HasSubstr("<h1>gpt2: known.txt</h1>"));
+}
+
 TEST_F(ReportPage, TimelineHasEveryActOfTheStep) {
   const ordered_json &timeline = document_["timeline"], &runs = timeline["runs"],
                      &shapes = timeline["shapes"];
@@ -320,7 +334,8 @@ TEST_F(ReportPage, RefusesWhatItCannotReadOrWrite) {
             "boxcar: --output: missing; give a file, or --serve to see the page at once\n");
   EXPECT_THAT(refusal({"report", "none.txt", "-o", page.path()}),
               HasSubstr("none.txt: cannot be read; check the path"));
-  EXPECT_THAT(refusal({"report", text.path(), "-o", page.path()}), HasSubstr(text.path() + ": is no plan, as"));
+  EXPECT_THAT(refusal({"report", text.path(), "-o", page.path()}),
+              HasSubstr(text.path() + ": is no plan, as"));
   EXPECT_THAT(refusal({"report", plan_->path(), "-o", "/none/page.html"}),
               HasSubstr("/none/page.html: cannot be written: No such file or directory"));
   EXPECT_THAT(refusal({"report", plan_->path(), "-o", plan_->path()}), HasSubstr("is the same file as"));

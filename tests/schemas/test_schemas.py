@@ -174,6 +174,8 @@ class TestDocuments(unittest.TestCase):
                       ["simulate", *JOB, "--dp=2", "--pp=2", "--micro-batch=2", "--save-plan=b.txt"],
                       ["simulate", *WIDE, "--tp=2", "--save-plan=wide.txt"],
                       ["search", *JOB, "--simulate=2", "-o", "best.txt"],
+                      ["simulate", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--save-plan=known.txt"],
+                      ["report", "known.txt", "--no-sensitivity", "-o", "known.html"],
                       ["report", "best.txt", "--tokens=1M", "--price=2", "--mtbf=3h/8", "--checkpoint-bandwidth=1GB/s", "-o", "page.html"]):
             done = run(cls.folder, *words)
             cls.lacks_d3 = "lacks D3" in done.stderr
@@ -199,8 +201,9 @@ class TestDocuments(unittest.TestCase):
                 self.skipTest("this build lacks D3")
             if name == "report-runs.json":
                 self.assertEqual(run(self.folder, "report", "runs.db", "-o", "runs.html").returncode, 0)
-            page = (self.folder / ("page.html" if name == "report.json" else "runs.html")).read_text()
-            yield ["report"], json.loads(re.search(r'id="document"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
+            for page in ("page.html", "known.html") if name == "report.json" else ("runs.html",):
+                text = (self.folder / page).read_text()
+                yield ["report"], json.loads(re.search(r'id="document"[^>]*>(.*?)</script>', text, re.DOTALL)[1])
 
     def check(self, name):
         validator = jsonschema.Draft202012Validator(schemas.bundle(name))
