@@ -8,7 +8,6 @@
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <ranges>
 #include <utility>
 
 #include "cli/quantities.h"
@@ -237,8 +236,8 @@ std::string weeks_text(const CampaignRow& row, bool replan) {
       row.weeks_interval == 1 ? "step" : counted(row.weeks_interval, "step"), percent(weeks.waiting));
   if (row.step_seconds_on.empty()) return text + (replan ? ", since no plan for fewer nodes was found" : "");
   std::vector<std::string> plans;
-  for (const auto& [nodes, seconds] : std::views::reverse(row.step_seconds_on))
-    plans.push_back(fmt::format("{} {}", counted(nodes, "node"), ir::format_seconds(seconds)));
+  for (auto plan = row.step_seconds_on.rbegin(); plan != row.step_seconds_on.rend(); ++plan)
+    plans.push_back(fmt::format("{} {}", counted(plan->first, "node"), ir::format_seconds(plan->second)));
   return text +
          fmt::format(", runs on fewer {} (a step on {})", percent(weeks.on_fewer), fmt::join(plans, ", "));
 }
@@ -343,8 +342,8 @@ ordered_json weeks_json(const CampaignRow& row) {
                    {"nodes", row.nodes},
                    {"checkpoint_interval_steps", row.weeks_interval}};
   doc["plans"] = ordered_json::array();
-  for (const auto& [nodes, seconds] : std::views::reverse(row.step_seconds_on))
-    doc["plans"].push_back({{"nodes", nodes}, {"step_time_s", seconds}});
+  for (auto plan = row.step_seconds_on.rbegin(); plan != row.step_seconds_on.rend(); ++plan)
+    doc["plans"].push_back({{"nodes", plan->first}, {"step_time_s", plan->second}});
   return doc;
 }
 
