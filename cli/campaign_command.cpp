@@ -53,6 +53,7 @@ struct Run {
   std::optional<planner::ResolvedJob> job;  // to compile; none for a saved plan
   std::optional<OpenJob> open = {};         // to search
   GivenKeys given = {};                     // of a job
+  std::vector<std::string> notes = {};      // to tell
   std::optional<Error> refused = {};        // why it cannot be planned; then there is nothing but a name
   int gpus = 0;                             // as given; 0: not given
   backends::Cluster whole = {};             // of a job to compile: what its cluster is a part of
@@ -96,14 +97,16 @@ Run open_run(const CampaignArguments& a, const GivenKeys& given, const std::stri
 
 Run resolved_run(const CampaignArguments& a, const GivenKeys& given, const std::string& name) {
   Resolved resolved = resolve(given);
-  for (const std::string& text : without_effect(given, resolved.request.job))
-    tell(fmt::format("{} ({} on {})", text, name, counted(resolved.request.job.gpus, "GPU")));
+  std::vector<std::string> notes = without_effect(given, resolved.request.job);
+  for (std::string& text : notes)
+    text += fmt::format(" ({} on {})", name, counted(resolved.request.job.gpus, "GPU"));
   planner::Job job = resolved.job;
   make_changes(a, job.cluster);
   resolved.request.job.cluster = job.cluster;
   Run run{name, {}, job.cluster, planner::resolve(std::move(job))};
   run.whole = as_described(resolved.request);
   run.plan.labels = std::move(resolved.labels);
+  run.notes = std::move(notes);
   return run;
 }
 
@@ -137,14 +140,18 @@ std::vector<Run> runs_of(const CampaignArguments& a) {
   if (files.empty() && a.plans.empty()) files.emplace_back();             // the flags alone
   if (files.empty() && a.search) throw Error::input("--search", "has no effect on a saved plan");
   std::vector<Run> runs;
+  const auto add = [&](Run run) {
+    for (const std::string& note : run.notes) tell(note);
+    runs.push_back(std::move(run));
+  };
   for (const std::string& file : files) {
     GivenKeys given = job_given(a, file);
     const std::string name = name_of(given, file);
     std::vector<Given> gpus = take_gpus(given);
-    if (gpus.empty()) runs.push_back(run_of(a, given, name));
+    if (gpus.empty()) add(run_of(a, given, name));
     for (const Given& number : gpus) {
       given["cluster.gpus"] = number;
-      runs.push_back(run_of(a, given, name));
+      add(run_of(a, given, name));
       runs.back().gpus = ir::read_number<int>(number.text).value_or(0);
     }
   }

@@ -131,11 +131,6 @@ struct Line {
   std::string remark;  // behind them
 };
 
-// Of the whole run, at the goodput of the weeks.
-double drawn_seconds(const CampaignRow& row) {
-  return static_cast<double>(row.run.steps) * row.run.step_seconds / row.weeks->goodput;
-}
-
 // Each column as wide as its widest cell; the first is set left, the others right.
 std::string aligned(const std::vector<Line>& lines) {
   std::vector<size_t> widths;
@@ -213,7 +208,7 @@ std::string on_each(const CampaignReport& r, const RowText& text) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// "1000 weeks are drawn; a node that failed is back after 12 h; 2 spare nodes; checkpoints are written ..."
+// "drawn at random; a node that failed is back after 12 h; 2 spare nodes stand by"
 std::string fleet_text(const FleetConditions& fleet) {
   std::string text = fmt::format(
       "drawn at random; a node that failed is back {}",
@@ -226,20 +221,25 @@ std::string fleet_text(const FleetConditions& fleet) {
   return text;
 }
 
-// "goodput 93.1 %, 89.0 to 95.6 % in 9 of 10 weeks: ..."
+// Seconds of the whole run at the goodput of the weeks.
+double drawn_seconds(const CampaignRow& row) {
+  return static_cast<double>(row.run.steps) * row.run.step_seconds / row.weeks->goodput;
+}
+
+// "goodput 93.1 %, 89.0 to 95.6 % in 9 of 10 weeks, 15.1 d for the run; saves every 54 steps; waits for ..."
 std::string weeks_text(const CampaignRow& row, bool replan) {
   const campaign::Weeks& weeks = *row.weeks;
-  const auto percent = [](double share) { return fmt::format("{:.1f} %", 100 * share); };
   std::string text = fmt::format(
       "goodput {}, {:.1f} to {} in 9 of 10 weeks, {} for the run; saves every {}; waits for nodes {}",
-      percent(weeks.goodput), 100 * weeks.low, percent(weeks.high), duration_text(drawn_seconds(row)),
-      row.weeks_interval == 1 ? "step" : counted(row.weeks_interval, "step"), percent(weeks.waiting));
+      percent_text(weeks.goodput), 100 * weeks.low, percent_text(weeks.high),
+      duration_text(drawn_seconds(row)),
+      row.weeks_interval == 1 ? "step" : counted(row.weeks_interval, "step"), percent_text(weeks.waiting));
   if (row.step_seconds_on.empty()) return text + (replan ? ", since no plan for fewer nodes was found" : "");
   std::vector<std::string> plans;
   for (auto plan = row.step_seconds_on.rbegin(); plan != row.step_seconds_on.rend(); ++plan)
     plans.push_back(fmt::format("{} {}", counted(plan->first, "node"), ir::format_seconds(plan->second)));
-  return text +
-         fmt::format(", runs on fewer {} (a step on {})", percent(weeks.on_fewer), fmt::join(plans, ", "));
+  return text + fmt::format(", runs on fewer {} (a step on {})", percent_text(weeks.on_fewer),
+                            fmt::join(plans, ", "));
 }
 
 // The conditions behind the numbers, a line each: "failures   one in 3 h on 1024 GPUs; ...".

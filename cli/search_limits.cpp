@@ -112,8 +112,8 @@ std::function<bool(const planner::Job&)> within(const search::Dimension& d, cons
   return [&d, only = value_of(d, request.job)](const planner::Job& job) { return value_of(d, job) == only; };
 }
 
-// A rule for each key that `some` limits. `condition`: in words, "pp is 2 or more"; `file`: of the framework,
-// for messages; `flag`: "--max-stack deepspeed".
+// A rule for each key that `some` limits, for messages with the condition in words, "pp is 2 or more", and
+// the flag, "--max-stack deepspeed".
 std::vector<LimitWhere> limits_where(const std::string& condition, const backends::RunsWhere& some,
                                      const std::string& framework, const std::string& flag) {
   const std::string place = fmt::format("framework {}: runs_where: {}", framework, condition);

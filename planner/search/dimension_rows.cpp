@@ -49,8 +49,8 @@ std::vector<int> stages(const Choice& of) {
   return with(std::move(all), shares(of));
 }
 
-// Whether layers on so many virtual stages leave little room on them: none, or what the ends of the model take; where
-// no number of virtual stages leaves none, an eighth.
+// Whether layers on so many virtual stages leave little room on them: none, or what the ends of the model
+// take; where no number of virtual stages leaves none, an eighth.
 //
 //   126 layers, pp 16: on 32, 64 and 128 stages, of at most 4, 2 and 1 layers, since these have room for 128
 //   96 layers, pp 8: on 8, 16, 24, 32, 48 and 96 stages, but not on 40, which have room for 120

@@ -90,14 +90,14 @@ class Drawing {
 
   // The time in which a plan with a shorter step has its nodes, if no more of them fail.
   double faster_plan(int nodes) const {
+    if (nodes == fleet_.nodes) return never;
     auto back = back_;
     for (int more = there(); !back.empty(); back.pop()) {
       ++more;
-      const bool whole = more >= fleet_.nodes && nodes < fleet_.nodes;
       const bool faster =
           std::any_of(fleet_.step_seconds_on.begin(), fleet_.step_seconds_on.end(),
                       [&](const auto& plan) { return plan.first <= more && plan.second < step_on(nodes); });
-      if (whole || (nodes < fleet_.nodes && faster)) return back.top();
+      if (more >= fleet_.nodes || faster) return back.top();
     }
     return never;
   }

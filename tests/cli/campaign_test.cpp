@@ -318,6 +318,14 @@ TEST(CampaignCommand, DrawsWeeksOfNodesThatFail) {
   }
 }
 
+// Not again for each plan for fewer nodes.
+TEST(CampaignCommand, TellsWhatHasNoEffectOnceForEachRow) {
+  Words words = campaign_words(failing);
+  words.insert(words.end(), {"--replan", "--sequence-parallel=true"});
+  EXPECT_EQ(tests::run_program(words).err,
+            "boxcar: --sequence-parallel: has no effect unless tp is 2 or more (gpt on 32 GPUs)\n");
+}
+
 TEST(CampaignCommand, SaysHowWeeksAreDrawn) {
   const auto table = [&](Words more) {
     more.insert(more.begin(), failing.begin(), failing.end());
