@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -242,10 +241,7 @@ void plan_fewer_nodes(const CampaignArguments& a, const CampaignReport& report, 
     }
     row.step_seconds_on[nodes] = step.run.step_seconds;
   }
-  double fastest = std::numeric_limits<double>::infinity();  // on fewer nodes still
-  std::erase_if(row.step_seconds_on, [&](const auto& plan) {
-    return std::exchange(fastest, std::min(fastest, plan.second)) <= plan.second;
-  });
+  leave_out_slower(row.step_seconds_on);
 }
 
 void cost_row(const CampaignArguments& a, const CampaignReport& report, Progress& progress, Run& run,

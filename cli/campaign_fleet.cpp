@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "cli/arguments.h"
 #include "cli/quantities.h"
@@ -62,6 +64,13 @@ std::vector<int> fewer_nodes(const CampaignReport& report, const CampaignRow& ro
   for (int nodes = row.nodes - 1; nodes >= std::max(1, least) && std::ssize(all) < most_replans; --nodes)
     all.push_back(nodes);
   return all;
+}
+
+void leave_out_slower(std::map<int, double>& step_seconds_on) {
+  double fastest = std::numeric_limits<double>::infinity();  // on fewer nodes
+  std::erase_if(step_seconds_on, [&](const auto& plan) {
+    return std::exchange(fastest, std::min(fastest, plan.second)) <= plan.second;
+  });
 }
 
 void add_weeks(const CampaignReport& report, CampaignRow& row) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +32,10 @@ struct FleetFlags {
 // Numbers of nodes below the row's that the run is left with at times, the largest first, 16 at most. Empty
 // without --replan.
 std::vector<int> fewer_nodes(const CampaignReport& report, const CampaignRow& row);
+
+// Leaves out plans that take as long as one for fewer nodes, or longer: {{8, 3}, {16, 2}, {24, 2.5}} becomes
+// {{8, 3}, {16, 2}}. By nodes, s of a step.
+void leave_out_slower(std::map<int, double>& step_seconds_on);
 
 // Fills in `row`'s weeks, where the report draws any. REQUIRES its cost.
 void add_weeks(const CampaignReport& report, CampaignRow& row);

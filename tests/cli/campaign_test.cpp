@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "bad_input.h"
+#include "cli/campaign_fleet.h"
 #include "cli/campaign_report.h"
 #include "cli/quantities.h"
 
@@ -316,6 +317,12 @@ TEST(CampaignCommand, DrawsWeeksOfNodesThatFail) {
         campaign_document({"--tokens=100M", "--global-batch=96", "--gpus=" + std::to_string(8 * (3 - i))});
     EXPECT_EQ(plan["step_time_s"], on_fewer["rows"][0]["step_time_s"]);
   }
+}
+
+TEST(CampaignCommand, LeavesOutPlansThatFewerNodesBeat) {
+  std::map<int, double> plans{{8, 3}, {16, 2}, {24, 2.5}, {32, 2}, {40, 1}};
+  leave_out_slower(plans);
+  EXPECT_EQ(plans, (std::map<int, double>{{8, 3}, {16, 2}, {40, 1}}));
 }
 
 // Not again for each plan for fewer nodes.

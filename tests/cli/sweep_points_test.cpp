@@ -8,10 +8,8 @@
 namespace boxcar::cli {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 TEST(SweepRange, HasItsValues) {
@@ -56,8 +54,6 @@ TEST(SweepRange, RefusesWhatIsNone) {
   EXPECT_EQ(why("8..64 +0"), "here: got \"8..64 +0\", " + endless);
   EXPECT_EQ(why("1..1000000"), "here: got \"1..1000000\", which has more than 100000 values");
 }
-
-const std::string small_model = "{family: gpt, layers: 4, hidden: 256, heads: 8, seq: 128, vocab: 1000}";
 
 TEST(SweepPoints, AreTheProductInOrder) {
   const Sweep sweep = parse_sweep(

@@ -21,12 +21,8 @@ namespace boxcar::cli {
 namespace {
 
 using nlohmann::json;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::StartsWith;
-using ::testing::UnorderedElementsAre;
 using tests::Output;
 using tests::run_program;
 using tests::TemporaryFile;
@@ -34,6 +30,8 @@ using tests::Words;
 
 #define NEEDS_SQLITE() \
   if (!has_sqlite()) GTEST_SKIP() << "this build lacks SQLite"
+
+const std::string small_model = "{family: gpt, layers: 4, hidden: 256, heads: 8, seq: 128, vocab: 1000}";
 
 class SweepCommand : public ::testing::Test {
  protected:
