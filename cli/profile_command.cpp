@@ -15,6 +15,7 @@
 #include "cli/arguments.h"
 #include "cli/backend_rows.h"
 #include "cli/output.h"
+#include "cli/samples_file.h"
 #include "sbp/error.h"
 #include "sim/fit/device_fit.h"
 
@@ -24,7 +25,7 @@ namespace {
 constexpr double most_memory = 32e9, least_memory = 1e5;
 
 struct ProfileArguments {
-  std::string backend = "cpu", output;
+  std::string backend = "cpu", output, samples, from;
   bool fast = false;
   std::optional<double> memory;
 };
@@ -38,6 +39,11 @@ std::string warn_of_others() {
   return ", while " + beside;
 }
 
+// Fits the device to samples, and writes it.
+void write_device(const std::string& path, const measure::Samples& samples, const std::string& comment) {
+  write_file(path, [&](std::ostream& out) { out << comment << backends::to_yaml(fit::fit_device(samples)); });
+}
+
 void run(const ProfileArguments& arguments, Extent extent) {
   const BackendRow& backend = backend_row(arguments.backend);
   const bool gpu = backend.gpus;
@@ -46,7 +52,15 @@ void run(const ProfileArguments& arguments, Extent extent) {
   if (arguments.memory && !(*arguments.memory >= least_memory && *arguments.memory <= most_memory))
     throw Error::input("--memory", fmt::format("got {:g}, expected 1e5 to 32e9 bytes", *arguments.memory));
   if (arguments.output.empty()) throw Error::input("-o", "missing; name the device file to write");
+  check_apart({{"--from", arguments.from}, {"-o", arguments.output}, {"--samples", arguments.samples}});
   check_writable(arguments.output);
+  if (!arguments.from.empty()) {
+    const measure::Samples samples = read_samples(arguments.from);
+    if (extent == Extent::reading) return;
+    write_device(arguments.output, samples, fmt::format("# {}, by `boxcar profile --from`\n", samples.name));
+    return;
+  }
+  if (!arguments.samples.empty()) check_writable(arguments.samples);
   if (extent == Extent::reading) return;
   const std::string beside = gpu ? "" : warn_of_others();
   const measure::Samples samples =
@@ -59,8 +73,9 @@ void run(const ProfileArguments& arguments, Extent extent) {
           : fmt::format("One core of {}, of {}", profile::processor(), std::thread::hardware_concurrency());
   const std::string comment =
       fmt::format("# {}, measured by `boxcar profile` on {:%Y-%m-%d}{}\n", what, date, beside);
-  write_file(arguments.output,
-             [&](std::ostream& out) { out << comment << backends::to_yaml(fit::fit_device(samples)); });
+  if (!arguments.samples.empty())
+    write_file(arguments.samples, [&](std::ostream& out) { out << samples_text(samples); });
+  write_device(arguments.output, samples, comment);
 }
 
 }  // namespace
@@ -72,6 +87,11 @@ void add_profile_command(CLI::App& app, Extent extent) {
   command->add_option("--backend", arguments->backend, "what to measure [cpu]")
       ->type_name(fmt::format("{}", fmt::join(backend_names(), "|")));
   command->add_option("-o,--output", arguments->output, "the device file to write [needed]")
+      ->type_name("FILE");
+  command
+      ->add_option("--samples", arguments->samples, "also write what was measured, before the fit, as JSON")
+      ->type_name("FILE");
+  command->add_option("--from", arguments->from, "fit to a file that --samples wrote; measure nothing")
       ->type_name("FILE");
   command->add_flag("--fast", arguments->fast, "of backend cuda: the kernels of `train --fast`");
   command

@@ -5,8 +5,11 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "cli/samples_file.h"
 #include "support/run_program.h"
 
 namespace boxcar::tests {
@@ -36,6 +39,43 @@ TEST(Profile, RefusesWhatItCannotDo) {
   expect_profile_refused({"profile", "-o", "/no/such/dir/cpu.yaml"},
                          "/no/such/dir/cpu.yaml: cannot be written: No such file or directory");
   expect_profile_refused({"profile", "-o", "/"}, "/: cannot be written: Is a directory");
+}
+
+TEST(Profile, RefusesFilesThatAreNoSamples) {
+  const auto refused = [](const std::string& text, const std::string& why) {
+    const TemporaryFile file("samples.json", text);
+    expect_profile_refused({"profile", "--from", file.path(), "-o", "x.yaml"}, file.path() + ": " + why);
+  };
+  const auto with = [](const std::string& kernel) {
+    return R"({"device":"a","type":"bfloat16","memory_bytes":1,"multiprocessors":2,"load_share":1,"act_s":0,)"
+           R"("launch_s":0,"message_s":0,"copy_bytes_per_s":0,"upload_bytes_per_s":0,"cores":0,"groups":[],)"
+           R"("kernels":[)" +
+           kernel + "]}";
+  };
+  const auto add = [&](const std::string& op, const std::string& output, const std::string& seconds) {
+    return with(R"({"op":")" + op + R"(","inputs":["float32[2]","float32[2]"],"outputs":[")" + output +
+                R"("],"attrs":{},"adds":0,"time_s":)" + seconds + "}");
+  };
+  const std::string none = "is no file of `boxcar profile --samples`";
+  refused("", none);
+  refused("{}", none);
+  refused(with("1"), none);
+  refused(add("add", "float32[2]", "\"1\""), none);
+  refused(add("add", "float32[3]", "1"), "add: its outputs are not of the types that its inputs give");
+  refused(add("add", "float32[2]", "0"), "time_s: got 0, expected a number above 0");
+  const TemporaryFile unknown("samples.json", add("ad", "float32[2]", "1"));
+  const Output output = run_program({"profile", "--from", unknown.path(), "-o", "x.yaml"});
+  EXPECT_THAT(output.err, ::testing::StartsWith("boxcar: " + unknown.path() + ": "));
+  EXPECT_EQ(output.exit_code, 2);
+  expect_profile_refused({"profile", "--from=x.json", "--samples=x.json", "-o", "x.yaml"},
+                         "--samples: x.json is the same file as --from");
+}
+
+TEST(Profile, SamplesAreReadAsTheyWereWritten) {
+  const measure::Samples samples = cli::read_samples(BOXCAR_SOURCE_DIR "/tests/fuzz/seeds/samples/h200");
+  EXPECT_GE(samples.kernels.size(), 5U);
+  const TemporaryFile file("samples.json", cli::samples_text(samples));
+  EXPECT_EQ(cli::samples_text(cli::read_samples(file.path())), cli::samples_text(samples));
 }
 
 // As in training: there is a GPU, or one message says why there is none.
@@ -73,12 +113,22 @@ TEST(Profile, DevicesThatAreNotThere) {
 TEST(Profile, LongMeasuresADeviceThatSimulatesAndTrains) {
   const TemporaryFile text("text.txt", std::string(4000, 'a'));
   const std::string device = std::filesystem::path(text.path()).parent_path().string() + "/cpu.yaml";
-  const Output profiled = run_program({"profile", "--backend=cpu", "-o", device});
+  const TemporaryFile samples("samples.json", ""), again("again.yaml", "");
+  const Output profiled =
+      run_program({"profile", "--backend=cpu", "-o", device, "--samples", samples.path()});
   ASSERT_EQ(profiled.exit_code, 0) << profiled.err;
   EXPECT_EQ(profiled.out, "");
   EXPECT_THAT(profiled.err,
               ::testing::MatchesRegex("(boxcar: other programs kept [0-9.]+ of the processors busy "
                                       "when this began: what is measured may be too slow\n)?"));
+  EXPECT_EQ(run_program({"profile", "--from", samples.path(), "-o", again.path()}).exit_code, 0);
+  const auto fitted = [](const std::string& path) {
+    std::ostringstream bytes;
+    bytes << std::ifstream(path).rdbuf();
+    const std::string text = bytes.str();
+    return text.substr(text.find('\n'));  // without the comment
+  };
+  EXPECT_EQ(fitted(again.path()), fitted(device));
   Words job{"--json",   "--model=gpt", "--layers=2", "--hidden=16",        "--heads=4",
             "--seq=16", "--vocab=256", "--dp=2",     "--device=" + device, "--precision=fp32"};
   Words simulate{"simulate", "--cluster=local"}, train{"train", "--steps=2", "--data=" + text.path()};

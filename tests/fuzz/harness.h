@@ -32,6 +32,7 @@ void fuzz_model_config(std::string_view input);
 void fuzz_onnx(std::string_view input);  // linked where protobuf was found
 void fuzz_plan(std::string_view input);
 void fuzz_safetensors(std::string_view input);
+void fuzz_samples(std::string_view input);
 void fuzz_sbp(std::string_view input);
 void fuzz_tar(std::string_view input);  // of images
 void fuzz_framework(std::string_view input);

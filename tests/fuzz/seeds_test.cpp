@@ -33,6 +33,7 @@ const Harness harnesses[] = {{"checkpoint", fuzz_checkpoint},
 
                              {"plan", fuzz_plan},
                              {"safetensors", fuzz_safetensors},
+                             {"samples", fuzz_samples},
                              {"sbp", fuzz_sbp},
                              {"framework", fuzz_framework, "backends/presets/frameworks"},
                              {"tar", fuzz_tar},
