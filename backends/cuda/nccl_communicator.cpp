@@ -244,6 +244,7 @@ void NcclGroups::check(Watched& member) {
   NcclResult result = nccl_success;
   call(member, api_.ncclCommGetAsyncError(comm, &result));
   if (result == nccl_success || result == nccl_in_progress) return;
+  forget_done(member);  // those are not what failed
   const std::lock_guard lock(member.mutex);
   const std::string recorded = member.stream ? member.stream->under_way("in " + member.me) : "";
   throw broken(!member.launched.empty() ? member.launched.front().act
