@@ -18,7 +18,8 @@ namespace host = backends::host;
 host::GlobalTensors drawn(const planner::Places& places, int64_t layers, int64_t seed) {
   host::GlobalTensors tensors;
   for (const planner::Place& place : places.places) {
-    if (!is_state(place) || tensors.contains(place.tensor)) continue;
+    if (!is_state(place) || place.holding == planner::Holding::moment || tensors.contains(place.tensor))
+      continue;
     const host::InitialRule rule = host::initial_rule(place.tensor, layers, place.type.shape);
     tensors[place.tensor] = host::initial_tensor(place.tensor, place.type, rule, seed);
   }

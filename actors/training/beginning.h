@@ -13,7 +13,7 @@
 
 namespace boxcar::training {
 
-// Weights by position, so that every plan begins alike; moments at zero.
+// Weights by position, so that every plan begins alike. Moments, which begin at zero, are left out.
 backends::host::GlobalTensors drawn(const planner::Places& places, int64_t layers, int64_t seed);
 
 // The folder that checkpoints are written to, made if missing; null where this process writes none. Throws

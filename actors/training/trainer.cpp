@@ -168,7 +168,11 @@ struct Trainer::Impl {
       if (pipeline && place == images()) return pipeline->load(device, moment, bytes);
       return load(*place, ranges, moment, bytes);
     }
-    backends::host::take_part(initial.at(place->tensor), ranges, reg.type.dtype, bytes);
+    const auto found = initial.find(place->tensor);
+    if (found == initial.end())  // a moment, which begins at zero
+      std::fill(bytes.begin(), bytes.end(), std::byte{0});
+    else
+      backends::host::take_part(found->second, ranges, reg.type.dtype, bytes);
   }
 
   void load(const Place& place, const std::vector<sbp::Range>& ranges, const Moment& moment,
@@ -394,16 +398,14 @@ void Trainer::begin(GlobalTensors tensors, const TrainState& state, const actors
   for (const Place& place : i.job.places.places) {
     if (!is_state(place)) continue;
     const auto found = tensors.find(place.tensor);
-    if (found == tensors.end() && place.holding == planner::Holding::moment) {
-      // weights alone: moments start at zero
-      tensors[place.tensor] = {place.type, std::vector<std::byte>(static_cast<size_t>(place.type.bytes()))};
-    } else if (found == tensors.end()) {
+    if (found == tensors.end()) {
+      if (place.holding == planner::Holding::moment) continue;  // fill() has it at zero
       throw Error::input("%" + place.tensor, "is missing among the weights");
-    } else if (found->second.type.shape != place.type.shape) {
+    }
+    if (found->second.type.shape != place.type.shape)
       throw Error::input(
           "%" + place.tensor,
           fmt::format("is {}, the model's is {}", ir::to_text(found->second.type), ir::to_text(place.type)));
-    }
   }
   i.initial = std::move(tensors);
   i.state = state;

@@ -46,7 +46,7 @@ class Trainer {
           backends::host::HeldFolder* folder);
   ~Trainer();
 
-  // Weights (and moments, where there are any) to begin with. Throws Error (bad input) naming a tensor that
+  // Weights to begin with, and moments; those that are missing begin at zero. Throws Error (bad input) naming a tensor that
   // is missing or of another shape.
   void begin(backends::host::GlobalTensors tensors, const backends::host::TrainState& state,
              const actors::RunOptions& options);

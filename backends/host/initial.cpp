@@ -1,7 +1,9 @@
 #include "backends/host/initial.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <thread>
 #include <vector>
 
 #include "backends/host/fingerprint.h"
@@ -12,11 +14,19 @@ namespace boxcar::backends::host {
 namespace {
 
 constexpr double deviation = 0.02;
+constexpr int64_t least_share = 1 << 18;  // elements that are worth a thread
 
 // Box and Muller, two draws an element.
 double normal(RandomKey key, int64_t element) {
   const double radius = 1 - uniform(key, 2 * element), angle = uniform(key, 2 * element + 1);
   return std::sqrt(-2 * std::log(radius)) * std::cos(2 * std::numbers::pi * angle);
+}
+
+RandomKey key_of(std::string_view tensor, int64_t seed) {
+  return random_key(seed, 0, static_cast<int64_t>(fingerprint(tensor)));
+}
+double value_at(InitialRule rule, RandomKey key, int64_t element) {
+  return rule.deviation == 0 ? rule.mean : rule.mean + rule.deviation * normal(key, element);
 }
 
 // "h3.ln1.weight", "ln_f.weight"
@@ -42,13 +52,13 @@ InitialRule initial_rule(std::string_view tensor, int64_t layers, const ir::Shap
 
 void fill_initial(std::string_view tensor, const ir::Shape& shape, std::span<const sbp::Range> ranges,
                   InitialRule rule, int64_t seed, std::span<double> out) {
-  const RandomKey key = random_key(seed, 0, static_cast<int64_t>(fingerprint(tensor)));
+  const RandomKey key = key_of(tensor, seed);
   std::vector<int64_t> at;
   for (const sbp::Range& range : ranges) at.push_back(range.begin);
   for (double& value : out) {
     int64_t element = 0;
     for (size_t a = 0; a < shape.size(); ++a) element = element * shape[a] + at[a];
-    value = rule.deviation == 0 ? rule.mean : rule.mean + rule.deviation * normal(key, element);
+    value = value_at(rule, key, element);
     for (size_t a = shape.size(); a-- > 0;) {
       if (++at[a] < ranges[a].end) break;
       at[a] = ranges[a].begin;
@@ -60,11 +70,19 @@ StoredTensor initial_tensor(std::string_view tensor, const ir::TensorType& type,
                             int64_t seed) {
   StoredTensor drawn{type, std::vector<std::byte>(static_cast<size_t>(type.bytes()))};
   if (rule.mean == 0 && rule.deviation == 0) return drawn;
-  std::vector<double> values(static_cast<size_t>(type.elements()));
-  fill_initial(tensor, type.shape, all_of(type.shape), rule, seed, values);
-  const auto size = static_cast<size_t>(ir::size_of(type.dtype));
-  for (size_t i = 0; i < values.size(); ++i)
-    store_element(type.dtype, drawn.bytes.data() + i * size, values[i]);
+  const RandomKey key = key_of(tensor, seed);
+  const int64_t elements = type.elements(), size = ir::size_of(type.dtype);
+  const auto draw = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      store_element(type.dtype, drawn.bytes.data() + i * size, value_at(rule, key, i));
+  };
+  const int64_t cores = std::max(1U, std::thread::hardware_concurrency());
+  const int64_t share = std::max(least_share, (elements + cores - 1) / cores);
+  std::vector<std::jthread> others;
+  for (int64_t begin = share; begin < elements; begin += share)
+    others.emplace_back(draw, begin, std::min(begin + share, elements));
+  draw(0, std::min(share, elements));
+  others.clear();
   return drawn;
 }
 
