@@ -66,11 +66,8 @@ constexpr EpilogueRow epilogues[] = {
     {Epilogue::none, CUBLASLT_EPILOGUE_DEFAULT, ""},
     {Epilogue::add_bias, CUBLASLT_EPILOGUE_BIAS, ", a bias"},
     {Epilogue::bias_grad, CUBLASLT_EPILOGUE_BGRADA, ", a bias's gradient"},
-    {Epilogue::bias_gelu, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, ", a bias and gelu"},
-    {Epilogue::gelu_grad, CUBLASLT_EPILOGUE_DGELU_BGRAD, ", gelu's and a bias's gradient"}};
+    {Epilogue::bias_gelu, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, ", a bias and gelu"}};
 const EpilogueRow& row_of(Epilogue epilogue) { return at(epilogues, epilogue); }
-
-bool reads_h(Epilogue epilogue) { return epilogue == Epilogue::bias_gelu || epilogue == Epilogue::gelu_grad; }
 
 std::string text_of(const ProductShape& s) {
   return fmt::format("{} x {} x {}, {} of them, {}{}, {} to {}{}", s.m, s.n, s.k, s.batch,
@@ -132,7 +129,7 @@ class LtProduct : public Product {
       const auto type = static_cast<int32_t>(out);
       check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type), "an epilogue");
     }
-    if (reads_h(s.epilogue)) {
+    if (s.epilogue == Epilogue::bias_gelu) {
       check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &s.n, sizeof s.n), "an epilogue");
       check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aligned, sizeof aligned),
             "an epilogue");

@@ -24,8 +24,8 @@ namespace boxcar::backends::cuda {
 
 // Extra work of a product's kernel: adds a bias [n] to each row of c, or writes the sums [n] of the columns
 // of b, where a b is the gradient of a weight. With GELU, in its tanh form: adds the bias, writes that to h
-// [m, n] and GELU of it to c; or multiplies c by GELU's slope at h and writes the sums [n] of its columns.
-enum class Epilogue { none, add_bias, bias_grad, bias_gelu, gelu_grad };
+// [m, n] and GELU of it to c.
+enum class Epilogue { none, add_bias, bias_grad, bias_gelu };
 
 struct ProductShape {
   int64_t m = 0, n = 0, k = 0, batch = 1;  // matrices of a batch lie one after the other

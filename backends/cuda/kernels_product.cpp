@@ -1,6 +1,5 @@
 // Matrix products. Operands of one 16-bit type go to cuBLASLt as they are; mixtures are widened first. Biases
-// and their gradients, with GELU or without, are epilogues where cuBLASLt has them, which is not in float64;
-// else kernels after the product.
+// and their gradients, and GELU, are epilogues in all types but float64; else kernels after the product.
 #include <fmt/format.h>
 
 #include <functional>
@@ -43,7 +42,10 @@ std::string slow_rows(const ProductShape& s) {
   if (ir::size_of(static_cast<DType>(s.in)) != 2) return "";
   for (const int64_t row : {s.transpose_a ? s.m : s.k, s.transpose_b ? s.k : s.n, s.n})
     if (row % 8 != 0)
-      return fmt::format("rows of {} elements are no multiple of 16 bytes (widths that 8 divides)", row);
+      return fmt::format(
+          "rows of {} elements are no multiple of 16 bytes (widths that 8 divides; "
+          "--pad-vocab 64 for a vocabulary)",
+          row);
   return "";
 }
 
@@ -131,6 +133,7 @@ std::unique_ptr<Kernel> with_epilogue(const Call& call, const Place& place, Epil
   shape.epilogue = epilogue;
   shape.adds = added != none;
   shape.in = shape.out = static_cast<Type>(call.inputs[0].dtype);
+  if (any_float64(call)) return nullptr;  // GELU in one is rounded to float32
   for (const ir::Types* types : {&call.inputs, &call.outputs})
     for (const ir::TensorType& t : *types)
       if (t.dtype != call.inputs[0].dtype || t.elements() == 0) return nullptr;
@@ -196,27 +199,19 @@ std::unique_ptr<Kernel> make_product_bias_gelu(const Call& call, const Place& pl
   });
 }
 
+// cuBLASLt has an epilogue for this too. On an H200 it takes 450 us for 16,384 x 768 x 3,072 in bfloat16,
+// where the product alone takes 105.
 std::unique_ptr<Kernel> make_product_gelu_grad(const Call& call, const Place& place) {
   if (!of_floats(call)) return nullptr;
-  if (auto made = with_epilogue(call, place, Epilogue::gelu_grad, output<1>, input<2>)) return made;
-  // In the type of the sums, in scratch memory where dx has another.
-  Call wide = call;
-  wide.outputs[0].dtype = any_float64(call) ? DType::float64 : DType::float32;
-  const bool direct = wide.outputs[0].dtype == call.outputs[0].dtype;
-  const Run run = product_before_kernels(wide, place);
-  const Reduce shape = column_sums(wide.outputs[0], call.outputs[1]);
-  const int64_t sums_at = run.scratch + (direct ? 0 : (wide.outputs[0].bytes() + 511) / 512 * 512);
-  return kernel(call, place, sums_at + scratch_of(shape), [=](const Act& act) {
-    auto* const scratch = static_cast<std::byte*>(act.scratch);
-    void* const dx[] = {direct ? act.outputs[0] : scratch + run.scratch};
-    const Act in_wide{wide, act.inputs, dx, act.moment, act.stream, act.scratch, act.steps};
-    const Array result = in_wide.out(0);
-    run.product(in_wide);
-    launch_step(in_wide, {.op = Step::gelu_grad, .x = 1}, result, act.in(2), 0, result);
+  const Run run = product_of(call, place);
+  place.libraries.takes("cuBLASLt, then own kernels");
+  const Reduce shape = column_sums(call.outputs[0], call.outputs[1]);
+  return kernel(call, place, run.scratch + scratch_of(shape), [=, wide = any_float64(call)](const Act& act) {
+    run.product(act);
+    launch_step(act, {.op = Step::gelu_grad, .x = 1}, act.out(0), act.in(2), 0, act.out(0));
     Reduce sums = shape;
-    sums.in = result, sums.out = act.out(1);
-    launch_reduce(sums, scratch + sums_at, any_float64(wide), act.stream);
-    if (!direct) launch_step(in_wide, {.op = Step::identity}, result, result, 0, act.out(0));
+    sums.in = act.out(0), sums.out = act.out(1);
+    launch_reduce(sums, static_cast<std::byte*>(act.scratch) + run.scratch, wide, act.stream);
   });
 }
 

@@ -24,9 +24,7 @@ struct cublasLtMatmulDesc {
   int32_t bias_type = -1;
   void* aux = nullptr;  // of the type of d
   int64_t aux_leading = 0;
-  bool has_gelu() const {
-    return epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD;
-  }
+  bool has_gelu() const { return epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS; }
 };
 struct cublasLtMatrixLayout {
   cudaDataType_t type;
@@ -42,7 +40,7 @@ namespace {
 
 constexpr uint64_t mark = 0xb0c5;  // of an algorithm
 constexpr size_t workspace_used = 4096;
-constexpr double steep = 1.5957691216057308, cubic = 0.044715;
+constexpr float steep = 1.5957691216057308F, cubic = 0.044715F;
 constexpr double milliseconds[] = {5, 0, 2, 3};  // by algorithm
 constexpr uint64_t algorithms = std::size(milliseconds), refuses = 1;
 
@@ -75,7 +73,7 @@ struct Product {
     return a.type == b.type && c.type == d.type && (a.type == CUDA_R_64F) == wide &&
            (d.type == a.type || (!wide && d.type == CUDA_R_32F)) &&
            (desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
-            (!wide && d.batch == 1 && desc.bias_type == d.type && desc.bias)) &&
+            ((!wide || desc.has_gelu()) && d.batch == 1 && desc.bias_type == d.type && desc.bias)) &&
            (!desc.has_gelu() || (desc.aux && desc.aux_leading >= d.rows && desc.aux_leading % 8 == 0));
   }
 
@@ -85,27 +83,20 @@ struct Product {
            std::to_string(d.type) + " " + std::to_string(desc.epilogue);
   }
 
-  // In the form with tanh, and its slope.
-  static double gelu(double x) { return x / (1 + std::exp(-steep * (x + cubic * x * x * x))); }
-  static double gelu_slope(double x) {
-    const double share = 1 / (1 + std::exp(-steep * (x + cubic * x * x * x)));
-    return share + x * share * (1 - share) * steep * (1 + 3 * cubic * x * x);
-  }
+  // In the form with tanh; in float32 for float64 too, as on an H200.
+  static float gelu(float x) { return x / (1 + std::exp(-steep * (x + cubic * x * x * x))); }
   double after(double result, int64_t row, int64_t column) const {
     const int64_t at = column * desc.aux_leading + row;
-    if (desc.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD)
-      return result * gelu_slope(read(desc.aux, d.type, at));
     if (desc.epilogue & CUBLASLT_EPILOGUE_BIAS) result += read(desc.bias, d.type, row);
     if (desc.epilogue != CUBLASLT_EPILOGUE_GELU_AUX_BIAS) return result;
     write(desc.aux, d.type, at, result);
-    return gelu(result);
+    return gelu(static_cast<float>(result));
   }
 
   template <class Sum>
   void run() const {
     std::memset(workspace, 0xff, workspace_used);
     const int64_t k = columns(a, desc.a);
-    std::vector<double> sums(static_cast<size_t>(d.rows));  // of the rows of d
     const auto at = [](const cublasLtMatrixLayout& x, bool turned, int64_t row, int64_t column) {
       return turned ? row * x.leading + column : column * x.leading + row;
     };
@@ -118,14 +109,11 @@ struct Product {
                 static_cast<Sum>(read(at_a, a.type, n * a.stride + at(a, desc.a == CUBLAS_OP_T, row, i))) *
                 static_cast<Sum>(read(at_b, b.type, n * b.stride + at(b, desc.b == CUBLAS_OP_T, i, column)));
           double result = after(alpha * static_cast<double>(sum), row, column);
-          sums[static_cast<size_t>(row)] += result;
           if (beta != 0) result += beta * read(at_c, c.type, n * c.stride + at(c, false, row, column));
           write(at_d, d.type, n * d.stride + at(d, false, row, column), result);
         }
       }
     }
-    for (int64_t row = 0; row < d.rows && desc.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD; ++row)
-      write(desc.bias, d.type, row, sums[static_cast<size_t>(row)]);
   }
   // Sums of the rows of op(a).
   void bias_grad() const {

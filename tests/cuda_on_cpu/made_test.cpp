@@ -58,7 +58,8 @@ TEST_F(CudaMade, ProductsAndOthers) {
   EXPECT_EQ(made(product(DType::bfloat16, 16)), (Made{"matmul_bias", "cuBLASLt with an epilogue", ""}));
   EXPECT_EQ(made(product(DType::float32, 12)).why, "");
   EXPECT_EQ(made(product(DType::bfloat16, 12)).why,
-            "rows of 12 elements are no multiple of 16 bytes (widths that 8 divides)");
+            "rows of 12 elements are no multiple of 16 bytes (widths that 8 divides; --pad-vocab 64 for a "
+            "vocabulary)");
   EXPECT_EQ(made(product(DType::float64, 16)),
             (Made{"matmul_bias", "cuBLASLt, then own kernels",
                   "cuBLASLt has no epilogues in float64 (--precision bf16)"}));

@@ -143,6 +143,9 @@ __device__ inline float sqrt_of(float x) { return sqrtf(x); }
 __device__ inline double sqrt_of(double x) { return sqrt(x); }
 __device__ inline float tanh_of(float x) { return tanhf(x); }
 __device__ inline double tanh_of(double x) { return tanh(x); }
+// To some units in the last place, with the two functions that the hardware has.
+__device__ inline float sigmoid_of(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+__device__ inline double sigmoid_of(double x) { return 1 / (1 + exp(-x)); }
 __device__ inline float erfc_of(float x) { return erfcf(x); }
 __device__ inline double erfc_of(double x) { return erfc(x); }
 
@@ -171,7 +174,7 @@ struct DeviceMath {
   }
   template <class A>
   __device__ static A sigmoid(A x) {
-    return A(1) / (A(1) + exp_of(-x));
+    return sigmoid_of(x);
   }
   template <class A>
   __device__ static A gelu(A x) {
