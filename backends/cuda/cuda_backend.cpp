@@ -97,8 +97,9 @@ class QueueStream : public NcclStream {
 int64_t most_scratch(const ir::Program& program, bool fast) {
   int64_t most = Blas::workspace;
   for (const ir::Actor& actor : program.actors) {
-    if (actor.op.starts_with("conv2d") || actor.op == "max_pool2d_grad")
-      most = std::max(most, Dnn::most_workspace);
+    if (actor.op.starts_with("conv2d")) most = std::max(most, Dnn::most_workspace);
+    if (actor.op == "max_pool2d_grad")  // places of maxima, a byte each
+      most = std::max(most, at(program.registers, actor.inputs[0].reg).type.elements());
     if (fast || actor.op != "scaled_dot_product_attention_grad" || actor.inputs.size() < 3) continue;
     const auto type = [&](size_t input) { return at(program.registers, actor.inputs[input].reg).type; };
     const ir::TensorType q = type(1), k = type(2);

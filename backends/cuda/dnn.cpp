@@ -161,8 +161,6 @@ int64_t Dnn::version() const { return 0; }
 std::unique_ptr<DnnPlan> Dnn::convolution(const ConvolutionShape&) { return nullptr; }
 std::unique_ptr<DnnPlan> Dnn::batch_norm(const BatchNormShape&) { return nullptr; }
 std::unique_ptr<DnnPlan> Dnn::batch_norm_grad(const BatchNormShape&) { return nullptr; }
-std::unique_ptr<DnnPlan> Dnn::pool(const PoolShape&) { return nullptr; }
-std::unique_ptr<DnnPlan> Dnn::pool_grad(const PoolShape&) { return nullptr; }
 std::unique_ptr<DnnPlan> Dnn::attention(const AttentionShape&) { return nullptr; }
 std::unique_ptr<DnnPlan> Dnn::attention_grad(const AttentionShape&, bool) { return nullptr; }
 

@@ -1,4 +1,4 @@
-// Convolutions, batch norm, pools and attention by cuDNN's graph interface, found in its library when the
+// Convolutions, batch norm and attention by cuDNN's graph interface, found in its library when the
 // first one is prepared.
 //
 //   Dnn dnn;
@@ -37,15 +37,6 @@ struct BatchNormShape {
   double eps = 0;                   // of the forward pass
   Type type = Type::float32;        // of x and y; 16 bits or 32
   Type scale_type = Type::float32;  // of gamma and beta; means and deviations are float32
-};
-
-// x and y [images, channels, height, width], or in memory [images, height, width, channels].
-struct PoolShape {
-  bool max = false;  // else the mean of kernel x kernel, padding being 0
-  std::array<int64_t, 4> x{}, y{};
-  int64_t kernel = 1, stride = 1, padding = 0;
-  Type type = Type::float32;  // of x and y; 16 bits or 32
-  bool channels_last = false;
 };
 
 // q [batch, heads, queries, width], k [batch, key_heads, keys, width], v [batch, key_heads, keys,
@@ -94,12 +85,6 @@ class Dnn {
   std::unique_ptr<DnnPlan> batch_norm(const BatchNormShape& shape);
   // dy, x, gamma, mean, rstd, dx, dgamma, dbeta: writes the last three. Null where cuDNN has no engine.
   std::unique_ptr<DnnPlan> batch_norm_grad(const BatchNormShape& shape);
-  // x, y: writes y. Null where cuDNN has no engine.
-  std::unique_ptr<DnnPlan> pool(const PoolShape& shape);
-  // dy, of maxima x, dx: writes dx. With channels last and of windows of 127 elements at most. Null where
-  // cuDNN has no engine or it takes too much memory. cuDNN decides which of equal elements gets a maximum's
-  // gradient.
-  std::unique_ptr<DnnPlan> pool_grad(const PoolShape& shape);
   // q, k, v, out, lse: writes the last two. Extents above 0. Null where cuDNN has no engine.
   std::unique_ptr<DnnPlan> attention(const AttentionShape& shape);
   // dy, q, k, v, out, lse, dq, dk, dv: writes the last three. With `repeats`, bits repeat, which takes 2

@@ -1,4 +1,6 @@
 // Pools and batch norm.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 
@@ -40,31 +42,22 @@ void takes_own(const Place& place, const std::string& refused) {
   place.libraries.takes("own kernels", why);
 }
 
-// cuDNN's plan, null where it has none. Gradients use it with channels last alone. With channels first it
-// finds maxima again by their values, and then equal elements may all get the gradient.
-std::shared_ptr<DnnPlan> fast_pool(const Call& call, const Place& place, const Pool& p,
-                                   const ir::TensorType& x, const ir::TensorType& y, bool gradient) {
-  const bool types = x.dtype == y.dtype && (call.inputs.size() < 2 || call.inputs[1].dtype == x.dtype) &&
-                     (x.dtype == ir::DType::float32 || ir::size_of(x.dtype) == 2);
-  const bool takes = p.padding < p.kernel && p.kernel * p.kernel <= 127 && (p.last || !gradient);
-  takes_own(place, !types                ? "its operands are float64 or of several types"
-                   : !p.last && gradient ? "channels are first (--channels-last true)"
-                   : !takes              ? "a window has more than 127 elements, or less than its padding"
-                                         : "");
-  if (!types || !takes || x.elements() == 0 || y.elements() == 0 || !place.libraries.has_dnn())
-    return nullptr;
-  PoolShape s;
-  s.max = p.max, s.channels_last = p.last, s.type = static_cast<Type>(x.dtype);
-  s.x = {p.images, p.channels, p.height, p.width};
-  s.y = {p.images, p.channels, p.out_height, p.out_width};
-  s.kernel = p.kernel, s.stride = p.stride, s.padding = p.padding;
-  return gradient ? place.libraries.dnn().pool_grad(s) : place.libraries.dnn().pool(s);
+// Says why a pool's kernels take an element at a time; with channels last they take vectors of 16 bytes.
+void takes_pool(const Call& call, const Place& place, const Pool& p) {
+  const ir::DType type = call.outputs[0].dtype;
+  std::string why;
+  for (const ir::TensorType& x : call.inputs)
+    if (x.dtype != type || type == ir::DType::float64) why = "its operands are float64 or of several types";
+  if (!p.last) why = "channels are first (--channels-last true)";
+  if (why.empty() && p.channels * ir::size_of(type) % 16 != 0)
+    why = fmt::format("{} channels do not fill 16 bytes (channels in eights)", p.channels);
+  place.libraries.takes("own kernels", why);
 }
 
 std::unique_ptr<Kernel> make_pool(const Call& call, const Place& place) {
   const ir::TensorType &x = call.inputs[0], &y = call.outputs[0];
   const Pool shape = pool_of(call, x.shape, y.shape);
-  if (const auto plan = fast_pool(call, place, shape, x, y, false)) return planned(call, place, plan);
+  takes_pool(call, place, shape);
   return kernel(call, place, 0, [shape, wide = any_float64(call)](const Act& act) {
     Pool pool = shape;
     pool.x = act.in(0), pool.y = act.out(0);
@@ -75,12 +68,12 @@ std::unique_ptr<Kernel> make_pool(const Call& call, const Place& place) {
 std::unique_ptr<Kernel> make_pool_grad(const Call& call, const Place& place) {
   const ir::TensorType &x = call.outputs[0], &y = call.inputs[0];
   const Pool shape = pool_of(call, x.shape, y.shape);
-  if (const auto plan = fast_pool(call, place, shape, x, y, true)) return planned(call, place, plan);
-  return kernel(call, place, 0, [shape, wide = any_float64(call)](const Act& act) {
+  takes_pool(call, place, shape);
+  return kernel(call, place, scratch_of_pool_grad(shape), [shape, wide = any_float64(call)](const Act& act) {
     Pool pool = shape;
     pool.dy = act.in(0), pool.dx = act.out(0);
     if (pool.max) pool.x = act.in(1);
-    launch_pool_grad(pool, wide, act.stream);
+    launch_pool_grad(pool, act.scratch, wide, act.stream);
   });
 }
 

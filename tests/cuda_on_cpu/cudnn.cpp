@@ -1,10 +1,10 @@
-// Convolutions, batch norm, pools and attention by cuDNN's graph interface. A descriptor holds attributes,
+// Convolutions, batch norm and attention by cuDNN's graph interface. A descriptor holds attributes,
 // each set once, with the types and counts of its kind. It must be complete when it is finalized, and the
 // descriptors that it refers to must be finalized before. A graph runs operation by operation, in double and
 // rounded to its tensors' types; each operation must read tensors already written. Heuristics name three
 // engines: one whose bits do not repeat, one that wants more memory than anybody gives, and one that works.
-// Batch norm has engines only for images whose channels are last and fill 16 bytes, gradients of pools only
-// where channels are last, attention only for 16-bit heads of 8, 16, ... up to 128 elements.
+// Batch norm has engines only for images whose channels are last and fill 16 bytes, attention only for 16-bit
+// heads of 8, 16, ... up to 128 elements.
 #include "cudnn.h"
 
 #include <cstring>
@@ -62,45 +62,12 @@ bool norms(const Descriptor& op) {
          x.at(CUDNN_ATTR_TENSOR_STRIDES) == y.at(CUDNN_ATTR_TENSOR_STRIDES);
 }
 
-// y has one window per element, and bytes for the places of maxima. Gradients of maxima read these bytes and
-// need channels last.
-bool pools(const Descriptor& op) {
-  const bool forward = op.type == CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR;
-  const auto of = [&](cudnnBackendAttributeName_t ahead,
-                      cudnnBackendAttributeName_t back) -> const Descriptor& {
-    return op.of(forward ? ahead : back);
-  };
-  const Descriptor &how = of(CUDNN_ATTR_OPERATION_RESAMPLE_FWD_DESC, CUDNN_ATTR_OPERATION_RESAMPLE_BWD_DESC),
-                   &x = of(CUDNN_ATTR_OPERATION_RESAMPLE_FWD_XDESC, CUDNN_ATTR_OPERATION_RESAMPLE_BWD_DXDESC),
-                   &y = of(CUDNN_ATTR_OPERATION_RESAMPLE_FWD_YDESC, CUDNN_ATTR_OPERATION_RESAMPLE_BWD_DYDESC);
-  const bool max = how.at(CUDNN_ATTR_RESAMPLE_MODE)[0] == CUDNN_RESAMPLE_MAXPOOL;
-  const auto places =
-      forward ? CUDNN_ATTR_OPERATION_RESAMPLE_FWD_IDXDESC : CUDNN_ATTR_OPERATION_RESAMPLE_BWD_IDXDESC;
-  const auto &in = x.at(CUDNN_ATTR_TENSOR_DIMENSIONS), &out = y.at(CUDNN_ATTR_TENSOR_DIMENSIONS);
-  const auto& window = how.at(CUDNN_ATTR_RESAMPLE_WINDOW_DIMS);
-  for (size_t i = 0; i < 2; ++i) {
-    const int64_t before = how.at(CUDNN_ATTR_RESAMPLE_PRE_PADDINGS)[i];
-    const int64_t padded = in[2 + i] + before + how.at(CUDNN_ATTR_RESAMPLE_POST_PADDINGS)[i];
-    if (before >= window[i] ||
-        (padded - window[i]) / how.at(CUDNN_ATTR_RESAMPLE_STRIDES)[i] + 1 != out[2 + i])
-      return false;
-  }
-  if (op.has(places) && (!max || window[0] * window[1] > 127 || type_of(op.of(places)) != CUDA_R_8I ||
-                         op.of(places).at(CUDNN_ATTR_TENSOR_STRIDES) != y.at(CUDNN_ATTR_TENSOR_STRIDES)))
-    return false;
-  if (!forward && (x.at(CUDNN_ATTR_TENSOR_STRIDES)[1] != 1 || max != op.has(places))) return false;
-  const auto padding = max ? CUDNN_NEG_INF_PAD : CUDNN_ZERO_PAD;
-  return how.at(CUDNN_ATTR_RESAMPLE_PADDING_MODE)[0] == padding && in[0] == out[0] && in[1] == out[1] &&
-         type_of(x) == type_of(y) && type_of(x) != CUDA_R_64F;
-}
-
-// Whether there are engines: for convolutions, batch norm, pools, and attention on tensor cores. Attention's
+// Whether there are engines: for convolutions, batch norm, and attention on tensor cores. Attention's
 // tensors in memory have 16 bits, except row sums and one accumulated tensor.
 bool is_supported(const Descriptor& graph) {
   const auto& operations = graph.descriptors.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
   if (is_convolution(*operations[0])) return operations.size() == 1;
   if (is_norm(*operations[0])) return operations.size() == 1 && norms(*operations[0]);
-  if (is_pool(*operations[0])) return operations.size() == 1 && pools(*operations[0]);
   for (const auto& operation : operations) {
     if (operation->type != CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR) continue;
     for (const auto name : {CUDNN_ATTR_OPERATION_MATMUL_ADESC, CUDNN_ATTR_OPERATION_MATMUL_BDESC}) {

@@ -43,7 +43,6 @@ extern const std::map<cudnnBackendDescriptorType_t, Rows> kinds;
 size_t size_of(cudnnBackendAttributeType_t type);
 bool is_convolution(const Descriptor& operation);
 bool is_norm(const Descriptor& operation);
-bool is_pool(const Descriptor& operation);
 // Element type of a tensor.
 cudaDataType_t type_of(const Descriptor& tensor);
 // Parts of a convolution: itself, x, w and y, in the order in which its kind lists them.

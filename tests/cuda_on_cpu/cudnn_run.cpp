@@ -111,8 +111,6 @@ class Run {
         norm(*operation);
       else if (operation->type == CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR)
         norm_gradient(*operation);
-      else if (is_pool(*operation))
-        pool(*operation);
       else
         view(*operation);
     }
@@ -121,11 +119,10 @@ class Run {
     };
     const auto products = std::count_if(operations().begin(), operations().end(), is_product);
     cuda_on_cpu::spend(cuda_on_cpu::kernel_milliseconds);
-    cuda_on_cpu::tally(is_norm(*operations()[0])   ? "batch norm"
-                       : is_pool(*operations()[0]) ? "pool"
-                       : products == 0             ? "convolution"
-                       : products == 2             ? "attention"
-                                                   : "gradient of attention");
+    cuda_on_cpu::tally(is_norm(*operations()[0]) ? "batch norm"
+                       : products == 0           ? "convolution"
+                       : products == 2           ? "attention"
+                                                 : "gradient of attention");
   }
 
  private:
@@ -294,50 +291,6 @@ class Run {
       dgamma.write(c, products[static_cast<size_t>(c)]);
       dbeta.write(c, plain[static_cast<size_t>(c)]);
     }
-  }
-
-  // A maximum's place is its number in the window, row by row; among equal elements the first wins. Gradients
-  // are accumulated in double.
-  void pool(const Descriptor& op) {
-    const bool forward = op.type == CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR;
-    const Descriptor& how =
-        op.of(forward ? CUDNN_ATTR_OPERATION_RESAMPLE_FWD_DESC : CUDNN_ATTR_OPERATION_RESAMPLE_BWD_DESC);
-    const auto place_name =
-        forward ? CUDNN_ATTR_OPERATION_RESAMPLE_FWD_IDXDESC : CUDNN_ATTR_OPERATION_RESAMPLE_BWD_IDXDESC;
-    Tensor &x = tensor(op.of(forward ? CUDNN_ATTR_OPERATION_RESAMPLE_FWD_XDESC
-                                     : CUDNN_ATTR_OPERATION_RESAMPLE_BWD_DXDESC)),
-           &y = tensor(op.of(forward ? CUDNN_ATTR_OPERATION_RESAMPLE_FWD_YDESC
-                                     : CUDNN_ATTR_OPERATION_RESAMPLE_BWD_DYDESC));
-    Tensor* const places = op.has(place_name) ? &tensor(op.of(place_name)) : nullptr;
-    const bool max = how.at(CUDNN_ATTR_RESAMPLE_MODE)[0] == CUDNN_RESAMPLE_MAXPOOL;
-    const auto &window = how.at(CUDNN_ATTR_RESAMPLE_WINDOW_DIMS),
-               &stride = how.at(CUDNN_ATTR_RESAMPLE_STRIDES),
-               &padding = how.at(CUDNN_ATTR_RESAMPLE_PRE_PADDINGS);
-    std::vector<double> sums(static_cast<size_t>(x.count()));
-    y.each([&](const Index& i) {
-      double most = -INFINITY, sum = 0;
-      int64_t best = -1;
-      for (int64_t n = 0; n < window[0] * window[1]; ++n) {
-        const int64_t row = i[2] * stride[0] - padding[0] + n / window[1],
-                      column = i[3] * stride[1] - padding[1] + n % window[1];
-        if (row < 0 || row >= x.extent[2] || column < 0 || column >= x.extent[3]) continue;
-        const int64_t at = x.place({i[0], i[1], row, column});
-        if (!forward) {
-          const double dy = y.read(y.place(i));
-          const bool mine = !max || places->read(places->place(i)) == static_cast<double>(n);
-          if (mine)
-            sums[static_cast<size_t>(at)] += max ? dy : dy / static_cast<double>(window[0] * window[1]);
-          continue;
-        }
-        const double value = x.read(at);
-        sum += value;
-        if (best < 0 || value > most) most = value, best = n;
-      }
-      if (!forward) return;
-      y.write(y.place(i), max ? most : sum / static_cast<double>(window[0] * window[1]));
-      if (places) places->write(places->place(i), static_cast<double>(best));
-    });
-    for (size_t i = 0; !forward && i < sums.size(); ++i) x.write(static_cast<int64_t>(i), sums[i]);
   }
 
   // y[n, k, p, q] = sum of x[n, c, p stride + r - padding, q stride + s - padding] w[k, c, r, s], or the

@@ -1,5 +1,5 @@
-// Kernels that an image network runs: convolutions and forward pools are cuDNN's, gradients of pools where
-// channels are last, batch norms where channels are last and fill 16 bytes.
+// Kernels that an image network runs: convolutions are cuDNN's, batch norms where channels are last and fill
+// 16 bytes.
 #include "images.h"
 
 #include <gtest/gtest.h>
@@ -11,33 +11,27 @@ namespace boxcar::tests {
 namespace {
 
 struct Ran {
-  int convolutions = 0, norms = 0, pools = 0;
+  int convolutions = 0, norms = 0;
 };
 
-Ran so_far() {
-  return {cuda_on_cpu::tallied("convolution"), cuda_on_cpu::tallied("batch norm"),
-          cuda_on_cpu::tallied("pool")};
-}
+Ran so_far() { return {cuda_on_cpu::tallied("convolution"), cuda_on_cpu::tallied("batch norm")}; }
 
 Ran one_step(int64_t channels, bool channels_last, ir::Precision precision) {
   const Ran before = so_far();
   train(resnet(channels, channels_last, precision), resnet_start(), 1,
         [](int devices) { return backends::cuda::make_cuda_backend(devices, {}); });
   const Ran after = so_far();
-  return {after.convolutions - before.convolutions, after.norms - before.norms, after.pools - before.pools};
+  return {after.convolutions - before.convolutions, after.norms - before.norms};
 }
 
 // Forward and both gradients, except for the first convolution's input.
 constexpr int convolutions = 3 * 53 - 1, norms = 2 * 53;
-// The max pool's gradient recomputes the maxima first.
-constexpr int pools_forward = 1, pools = pools_forward + 2;
 
 TEST(CudaImages, WithChannelsLastAreNormalisedByCudnn) {
   for (const ir::Precision precision : {ir::Precision::fp32, ir::Precision::bf16}) {
     const Ran ran = one_step(8, true, precision);
     EXPECT_EQ(ran.convolutions, convolutions);
     EXPECT_EQ(ran.norms, norms);
-    EXPECT_EQ(ran.pools, pools);
   }
 }
 
@@ -45,7 +39,6 @@ TEST(CudaImages, WithChannelsFirstAreNormalisedByOwnKernels) {
   const Ran ran = one_step(8, false, ir::Precision::bf16);
   EXPECT_EQ(ran.convolutions, convolutions);
   EXPECT_EQ(ran.norms, 0);
-  EXPECT_EQ(ran.pools, pools_forward);
 }
 
 // Norms of 4 channels, 8 bytes: the stem's, and two in each of the first three blocks.

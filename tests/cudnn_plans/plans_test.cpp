@@ -123,32 +123,6 @@ TEST_P(CudnnPlans, BatchNorms) {
     }
 }
 
-// The gradient of maxima keeps them and their places in the workspace.
-TEST_P(CudnnPlans, Pools) {
-  const PoolShape shapes[] = {
-      {.max = true, .x = {64, 64, 112, 112}, .y = {64, 64, 56, 56}, .kernel = 3, .stride = 2, .padding = 1},
-      {.x = {64, 2048, 7, 7}, .y = {64, 2048, 1, 1}, .kernel = 7, .stride = 7},
-      {.max = true, .x = {5, 6, 9, 11}, .y = {5, 6, 5, 6}, .kernel = 3, .stride = 2, .padding = 1},
-  };
-  for (PoolShape shape : shapes)
-    for (const Type type : {Type::float32, Type::bfloat16, Type::float16}) {
-      if (type == Type::float16 && shape.x[1] != 6) continue;  // compiling takes a second each
-      SCOPED_TRACE(fmt::format("{} x {}, type {}", shape.x[1], shape.x[2], static_cast<int>(type)));
-      shape.type = type, shape.channels_last = false;
-      EXPECT_NE(dnn_->pool(shape), nullptr);
-      shape.channels_last = true;
-      const auto forward = dnn_->pool(shape), gradient = dnn_->pool_grad(shape);
-      ASSERT_TRUE(forward && gradient);
-      const int64_t y = shape.y[0] * shape.y[1] * shape.y[2] * shape.y[3];
-      EXPECT_LT(forward->workspace(), y);
-      if (shape.max)
-        EXPECT_GE(gradient->workspace(), y * (type == Type::float32 ? 5 : 3));
-      else
-        EXPECT_LT(gradient->workspace(), 1 << 20);
-      EXPECT_LE(gradient->workspace(), Dnn::most_workspace);
-    }
-}
-
 // As kernels ask for it: key heads are a batch, the query heads of each its heads.
 TEST_P(CudnnPlans, Attention) {
   const AttentionShape shapes[] = {

@@ -30,6 +30,10 @@ bool fast_gather(const Gather& gather, cudaStream_t stream);
 int64_t fast_reduce_scratch(const Reduce& reduce);
 bool fast_reduce(const Reduce& reduce, void* scratch, cudaStream_t stream);
 
+// images_fast.cu: channels last, in vectors; `scratch` of the bytes that scratch_of_pool_grad says.
+bool fast_pool(const Pool& pool, cudaStream_t stream);
+bool fast_pool_grad(const Pool& pool, void* scratch, cudaStream_t stream);
+
 // update_fast.cu: all tensors alike in types.
 bool fast_update(const Update& update, unsigned blocks, cudaStream_t stream);
 

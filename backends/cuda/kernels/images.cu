@@ -1,5 +1,5 @@
 // Pools and batch norm. Gradients of pools are gathered: each element of x looks at the windows that have it.
-#include "backends/cuda/kernels/common.cuh"
+#include "backends/cuda/kernels/fast.cuh"
 
 namespace boxcar::backends::cuda {
 namespace {
@@ -157,13 +157,13 @@ __global__ void norm_grads(const __grid_constant__ BatchNorm n) {
 
 void launch_pool(const Pool& p, bool wide, Stream stream) {
   const int64_t count = p.images * p.channels * p.out_height * p.out_width;
-  if (count == 0) return;
+  if (count == 0 || fast_pool(p, of(stream))) return;
   launch(wide ? pools<double> : pools<float>, blocks_for(count), of(stream), p);
 }
 
-void launch_pool_grad(const Pool& p, bool wide, Stream stream) {
+void launch_pool_grad(const Pool& p, void* scratch, bool wide, Stream stream) {
   const int64_t count = p.images * p.channels * p.height * p.width;
-  if (count == 0) return;
+  if (count == 0 || fast_pool_grad(p, scratch, of(stream))) return;
   launch(wide ? pool_grads<double> : pool_grads<float>, blocks_for(count), of(stream), p);
 }
 

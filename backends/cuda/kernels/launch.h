@@ -233,7 +233,9 @@ struct Pool {
   int64_t kernel = 1, stride = 1, padding = 0;
 };
 void launch_pool(const Pool& pool, bool wide, Stream stream);
-void launch_pool_grad(const Pool& pool, bool wide, Stream stream);
+// `scratch`: of so many bytes, for the places of maxima.
+int64_t scratch_of_pool_grad(const Pool& pool);
+void launch_pool_grad(const Pool& pool, void* scratch, bool wide, Stream stream);
 
 // x [batch, channels, inner], normalised by channel.
 struct BatchNorm {

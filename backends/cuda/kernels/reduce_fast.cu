@@ -32,7 +32,8 @@ int collapse(int dims, const int64_t* extent, const int64_t* stride, Axis* axes)
 
 constexpr int many_lines = threads / 32;
 constexpr int64_t few_rows = 64;  // which a thread adds alone
-constexpr int64_t block_bytes = 1 << 17, wanted_blocks = multiprocessors * 4;
+constexpr int64_t least_bytes = 1 << 14, most_bytes = 1 << 17;  // of a row, for a block
+constexpr int64_t wanted_blocks = multiprocessors * 4;
 
 Plan plan_of(const Reduce& r) {
   Plan p;
@@ -48,9 +49,12 @@ Plan plan_of(const Reduce& r) {
     p.by_rows = true;
     if (kept == 1) p.outer = keep[0].extent, p.outer_stride = keep[0].stride;
     if (p.rows % each != 0 || p.outer_stride % each != 0) return p;
-    const int64_t most = block_bytes / size_of(type);
     p.stretch = p.rows;
-    if (p.outer < wanted_blocks && p.rows > most) p.stretch = most;
+    if (p.outer < wanted_blocks) {
+      const int64_t least = least_bytes / size_of(type), wanted = (wanted_blocks + p.outer - 1) / p.outer;
+      const int64_t even = (p.rows + wanted - 1) / wanted, most = most_bytes / size_of(type);
+      p.stretch = even < least ? least : even > most ? most : (even + least - 1) / least * least;
+    }
   } else if (kept >= 1 && kept <= 2 && keep[kept - 1].stride == 1) {
     p.columns = keep[kept - 1].extent;
     if (kept == 2) p.outer = keep[0].extent, p.outer_stride = keep[0].stride;
