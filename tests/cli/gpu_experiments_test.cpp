@@ -193,8 +193,8 @@ TEST(GpuCompare, JudgesNoFileWithoutNumbers) {
 TEST(GpuRun, SaysWhatItDoes) {
   const Said help = shell("experiments/gpu/run --help");
   EXPECT_EQ(help.exit_code, 0);
-  EXPECT_THAT(help.text, HasSubstr("\n  experiments/gpu/run --only build|check|sanitize|memcheck|racecheck|"
-                                   "time|profile|compare [FOLDER]\n"));
+  EXPECT_THAT(help.text, HasSubstr("\n  experiments/gpu/run --only build|time|check|several|profile|compare|"
+                                   "sanitize|memcheck|racecheck [FOLDER]\n"));
   EXPECT_THAT(help.text, ::testing::Not(HasSubstr("set -")));
   const auto refused = [](const std::string& arguments, const std::string& message) {
     const Said said = shell("experiments/gpu/run " + arguments);
@@ -202,7 +202,7 @@ TEST(GpuRun, SaysWhatItDoes) {
     EXPECT_EQ(said.text, "run: " + message + "; run --help says more\n");
   };
   refused("--only nix",
-          "--only \"nix\": known are build check sanitize memcheck racecheck time profile compare");
+          "--only \"nix\": known are build time check several profile compare sanitize memcheck racecheck");
   refused("--nix", "--nix: unknown flag");
   refused("--minutes x", "--minutes \"x\": expected a whole number from 1");
   refused("a b", "b: one folder at a time");
@@ -234,7 +234,7 @@ TEST(GpuRun, DoesNotCountSkippedTestsAsPassed) {
                   "\n== check: Gpu/Conformance.\\*" + after + "0 passed, 0 failed, 1 skipped\n" + skipped +
                   "  nothing was checked\n\n== check: Plans/GpuLaw4.\\*:Orders/GpuImages.\\*" + after +
                   "2 passed, 1 failed, 1 skipped\n  failed: S.C\n" + skipped +
-                  "  exit code 1\n\n== check: Plans/GpuGraphs.\\*:GpuGraph.\\*" + after +
+                  "  exit code 1\n\n== check: Plans/GpuGraphs.\\*:GpuGraph.\\*:GpuNccl.\\*" + after +
                   "2 passed, 0 failed, 1 skipped\n" + skipped));
 }
 
@@ -265,6 +265,38 @@ TEST(GpuRun, EndsWhatItStarted) {
       folder.path(), folder / "out", folder / "pid", folder / "pid", folder / "pid"));
   EXPECT_EQ(said.exit_code, 143);
   EXPECT_THAT(said.text, ::testing::Not(HasSubstr("runs on")));
+}
+
+// A program that trains the same on any plan but one of tensor parallelism, and hangs in none.
+TEST(GpuRun, ComparesSeveralGpusWithOne) {
+  const tests::TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "tools");
+  std::filesystem::create_directories(folder / "tests");
+  const auto tool = [&](const std::string& name, const std::string& text) {
+    std::filesystem::permissions(folder.file(name, "#!/bin/sh\n" + text), std::filesystem::perms::owner_all);
+  };
+  tool("tests/test_cuda", "");
+  tool("tools/mpirun",
+       "while [ \"$1\" != \"${1%train}\" ] || [ ! -x \"$1\" ]; do shift; done; exec \"$@\"\n");
+  tool("boxcar", R"(case "$*" in *"--tp 4"*) x=3 ;; *) x=2 ;; esac
+printf '{"event": "start"}\n{"event": "step", "loss": %s}\n{"event": "step", "loss": 1.5}\n' "$x"
+)");
+  const auto run = [&](int gpus) {
+    tool("tools/nvidia-smi", fmt::format("for i in $(seq {}); do echo GPU; done\n", gpus));
+    return shell(fmt::format("PATH={}:$PATH BUILD={} experiments/gpu/run --only several {}",
+                             folder / "tools", folder.path(), folder / "out"));
+  };
+  const Said four = run(5);
+  EXPECT_EQ(four.exit_code, 1);
+  EXPECT_THAT(four.text, HasSubstr("\none GPU: 2 1.5\n"));
+  EXPECT_THAT(four.text,
+              ::testing::ContainsRegex("== several: --dp 4 --zero 3 \\(after [0-9]+ s\\)\n"
+                                       "one process: 2 1.5\n"
+                                       "mpirun --allow-run-as-root --oversubscribe -n 4: 2 1.5\n\n=="));
+  EXPECT_THAT(four.text, HasSubstr("one process: 3 1.5\nlosses differ from one GPU's\n"));
+  const Said one = run(1);
+  EXPECT_THAT(one.text, HasSubstr("\nseveral: GPUs here: 1, so nothing was run on several\n"));
+  EXPECT_EQ(one.exit_code, 1);
 }
 
 // Neither compute-sanitizer nor PyTorch is available, and the program trains nothing.
