@@ -132,6 +132,7 @@ backends::DeviceProfile calibrated(const std::string& name, const StepProfile& m
   scale(device.matmul_efficiency, factor(WorkClass::products));
   const double attention = factor(WorkClass::attention);
   scale(device.attention.forward, attention), scale(device.attention.backward, attention);
+  scale(device.attention.causal_forward, attention), scale(device.attention.causal_backward, attention);
   for (auto& [kernel, curves] : device.attention_kernels)
     scale(curves.forward, attention), scale(curves.backward, attention);
   scale(device.memory_efficiency, factor(WorkClass::kernels));

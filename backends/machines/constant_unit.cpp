@@ -14,8 +14,10 @@ ir::Unit unit_of(std::string_view constant) {
                                                                       {".base", seconds},
                                                                       {"hop", seconds},
                                                                       {"bytes", bytes},
-                                                                      {"workspace", bytes}};
+                                                                      {"workspace", bytes},
+                                                                      {"sustained_flops", flops_per_second}};
   if (constant.find("peak_flops.") != std::string_view::npos) return flops_per_second;
+  if (constant.find("op_seconds.") != std::string_view::npos) return seconds;
   for (const auto& [ending, unit] : endings)
     if (constant.ends_with(ending)) return unit;
   return none;

@@ -84,17 +84,24 @@ void visit(Visitor& v, DeviceProfile& d) {
   v.curve("convolution_efficiency", d.convolution_efficiency);
   v.curve("memory_efficiency", d.memory_efficiency);
   v.names("op_share", 1e-3, 10, d.op_share);
+  v.names("half_op_share", 1e-3, 10, d.half_op_share);
+  v.names("op_seconds", 0, most_latency, d.op_seconds);
   v.text("attention_kernel", d.attention_kernel);
   v.curve("attention_forward_efficiency", d.attention.forward);
   v.curve("attention_backward_efficiency", d.attention.backward);
+  v.curve("attention_causal_forward_efficiency", d.attention.causal_forward);
+  v.curve("attention_causal_backward_efficiency", d.attention.causal_backward);
   v.curve("attention_head_share", d.attention.head_share);
   v.by_name("attention_kernels", d.attention_kernels, [&](AttentionKernel& kernel) {
     v.require("forward"), v.require("backward");
     v.curve("forward", kernel.forward);
     v.curve("backward", kernel.backward);
+    v.curve("causal_forward", kernel.causal_forward);
+    v.curve("causal_backward", kernel.causal_backward);
     v.curve("head_share", kernel.head_share);
   });
   v.number("under_load", 0.1, 1.1, d.under_load);
+  if (d.sustained_flops > 0 || v.reads) v.number("sustained_flops", 1e6, most_flops, d.sustained_flops);
   v.number("speed_spread", 0, 0.2, d.speed_spread);
   v.number("overlap_slowdown", 0, 0.99, d.overlap_slowdown);
   if (d.library_workspace > 0 || v.reads) v.number("library_workspace", 0, 1e12, d.library_workspace);

@@ -66,10 +66,10 @@ struct ConvolutionModel {
   friend bool operator==(const ConvolutionModel&, const ConvolutionModel&) = default;
 };
 
-// A kernel of fused attention: share of peak by sequence length, for causal attention at a quarter of its
-// sequence; and a factor on it by head size.
+// A kernel of fused attention: share of peak by sequence length, and a factor on it by head size. Causal
+// attention has curves of its own, or where they are empty counts as full at a quarter of its sequence.
 struct AttentionKernel {
-  Curve forward, backward, head_share;
+  Curve forward, backward, causal_forward, causal_backward, head_share;
   friend bool operator==(const AttentionKernel&, const AttentionKernel&) = default;
 };
 
@@ -90,7 +90,8 @@ struct DeviceProfile {
   Curve memory_efficiency;       // share of peak bandwidth by bytes
   // A further factor on that share by op, 1 where absent; and one more where operands have 16 bits.
   std::map<std::string, double, std::less<>> op_share, half_op_share;
-  std::optional<Float8Recipe> float8;  // use_float8
+  std::map<std::string, double, std::less<>> op_seconds;  // added by op: kernels beyond its first
+  std::optional<Float8Recipe> float8;                     // use_float8
   bool pads_channels = false;  // to multiples of 8 in 16 bits, without which convolutions use no tensor cores
   AttentionKernel attention;   // the kernel that runs
   std::string attention_kernel;                              // its name: "flash2", "cudnn"
@@ -98,6 +99,9 @@ struct DeviceProfile {
   // Share of the measured rate that 16-bit products keep up in a step: clocks, power. Above 1 where lone
   // products were measured at lower clocks than a step has.
   double under_load = 1;
+  // flop/s that 16-bit products keep up at most for seconds, within the device's power; 0: no bound. It slows
+  // none that stays below.
+  double sustained_flops = 0;
   // Standard deviation, between devices of this type, of the rate of products, convolutions and attention. A
   // step waits for the slowest of its devices.
   double speed_spread = 0;

@@ -96,6 +96,11 @@ double winograd_seconds(const backends::DeviceProfile& device, const backends::C
 
 }  // namespace
 
+ConvolutionPass pass_of(const ir::OpDef& def) {
+  if (def.name == "conv2d_weight_grad") return ConvolutionPass::weight_grad;
+  return def.name == "conv2d_input_grad" ? ConvolutionPass::input_grad : ConvolutionPass::forward;
+}
+
 ConvolutionShape convolution_shape(ConvolutionPass pass, const ir::Types& inputs, const ir::Types& outputs,
                                    const ir::Attrs& attrs) {
   // By pass: conv2d(x, weight) -> y, conv2d_input_grad(dy, weight) -> dx, conv2d_weight_grad(dy, x) ->

@@ -33,6 +33,14 @@ struct ConvolutionShape {
 ConvolutionShape convolution_shape(ConvolutionPass pass, const ir::Types& inputs, const ir::Types& outputs,
                                    const ir::Attrs& attrs);
 
+ConvolutionPass pass_of(const ir::OpDef& def);
+
+// Tensor cores take channels by eights.
+constexpr int64_t channel_step = 8;
+inline bool fills_tensor_cores(const ConvolutionShape& shape) {
+  return shape.from % channel_step == 0 && shape.to % channel_step == 0;
+}
+
 // REQUIRES all extents >= 1.
 double convolution_seconds(const backends::DeviceProfile& device, const backends::ConvolutionModel& model,
                            const ConvolutionShape& shape, ConvolutionPass pass, ir::DType type);

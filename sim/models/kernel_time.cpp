@@ -1,5 +1,7 @@
 #include "sim/models/kernel_time.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "backends/machines/device_profile.h"
@@ -23,8 +25,6 @@ double op_share(const DeviceProfile& device, std::string_view name) {
   return share_in(device.op_share, name);
 }
 
-bool is_half(ir::DType type) { return type == ir::DType::float16 || type == ir::DType::bfloat16; }
-
 // "add_relu" of a fused op whose program is "add(0, 1); relu(2)".
 std::string steps_of(const ir::Attrs& attrs) {
   const auto found = attrs.find("program");
@@ -46,13 +46,11 @@ double half_share(const DeviceProfile& device, const ir::OpDef& def, const ir::T
   return share_in(device.half_op_share, def.name == "fused" ? steps_of(attrs) : def.name);
 }
 
-// The products of a training step differ by layout: forward, by the input's gradient (a transposed weight)
-// and by the weight's. Those with a bias are as those without.
+// Products with a bias are as those without where the device does not say.
 double product_share(const DeviceProfile& device, const ir::OpDef& def, const ir::Attrs& attrs) {
-  if (def.name == "matmul_bias") return op_share(device, "matmul");
-  if (def.name == "matmul_bias_grad") return op_share(device, "matmul_weight_grad");
-  if (def.name != "matmul" || device.op_share.empty()) return op_share(device, def.name);
-  return op_share(device, role_of(def, attrs) == ProductRole::input_grad ? "matmul_input_grad" : "matmul");
+  if (def.name == "matmul") return op_share(device, role_name(def, attrs));
+  const bool biased = def.name == "matmul_bias" || def.name == "matmul_bias_grad";
+  return op_share(device, biased && !device.op_share.contains(def.name) ? role_name(def, attrs) : def.name);
 }
 
 double memory_seconds(const DeviceProfile& device, const ir::OpDef& def, double bytes) {
@@ -73,15 +71,6 @@ MatmulShape shape_of(const ir::OpDef& def, const ir::TensorType& a, const ir::Te
   return shape;
 }
 
-// Rows of an odd number of elements in 16 bits begin where no load of two elements may: such products go to
-// kernels of their own.
-bool has_odd_rows(const ir::Types& inputs, const ir::Types& outputs) {
-  const auto odd = [](const ir::TensorType& type) {
-    return !type.shape.empty() && type.shape.back() % 2 == 1 && type.elements() > type.shape.back();
-  };
-  return is_half(inputs[0].dtype) && (odd(inputs[0]) || odd(inputs[1]) || odd(outputs[0]));
-}
-
 // Frameworks give up the fast sums of 8-bit products in the backward pass.
 bool sums_in_full(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                   const ir::Attrs& attrs) {
@@ -89,14 +78,24 @@ bool sums_in_full(const DeviceProfile& device, const ir::OpDef& def, const ir::T
   return device.float8->full_forward_sums || role_of(def, attrs) != ProductRole::forward;
 }
 
+// Power bounds the rate of products that run for long: slower ones do not feel it.
+double sustained_seconds(const DeviceProfile& device, ir::DType type, double flops) {
+  return device.sustained_flops > 0 && is_half(type) ? flops / device.sustained_flops : 0;
+}
+
 double product_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
-                       const ir::Types& outputs, const ir::Attrs& attrs, double bytes) {
+                       const ir::Types& outputs, const ir::Attrs& attrs, const ir::Work& work) {
   MatmulShape shape = shape_of(def, inputs[0], outputs[0]);
-  if (shape.k < 1) return memory_seconds(device, def, bytes) + device.kernel_floor;
+  if (shape.k < 1) return memory_seconds(device, def, work.bytes) + device.kernel_floor;
   double share = product_share(device, def, attrs);
-  if (has_odd_rows(inputs, outputs)) share *= device.matmul.odd_share;
+  double rate = 1;
+  if (has_odd_rows(inputs, outputs)) {
+    share *= device.matmul.odd_share;
+    rate = op_share(device, fmt::format("odd_{}", role_name(def, attrs)));
+  }
   if (sums_in_full(device, def, inputs, attrs)) share *= device.matmul.full_sum_share;
-  return matmul_seconds(device, shape, inputs[0].dtype, bytes) / share;
+  return std::max(matmul_seconds(device, shape, inputs[0].dtype, work.bytes, rate) / share,
+                  sustained_seconds(device, inputs[0].dtype, work.flops));
 }
 
 // With a window, a tile of queries goes through all keys that one of them sees, and reaches the rate of a
@@ -107,21 +106,26 @@ double product_seconds(const DeviceProfile& device, const ir::OpDef& def, const 
 constexpr int64_t tile_queries = 128;
 
 // A causal kernel has short rows and reaches the rate of a full one at a quarter of the sequence
-// (fit_attention.py). One with a window runs like a causal one without where that is quicker.
+// (fit_attention.py), where the device has no curve for it. One with a window runs like a causal one without
+// where that is quicker.
 double attention_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                          const ir::Work& work, const ir::Attrs& attrs) {
   bool backward = def.name.ends_with("_grad");
   const auto& keys = inputs[backward ? 2 : 1].shape;  // [batch, heads, sequence, head size]
   double sequence = keys.size() >= 2 ? static_cast<double>(keys[keys.size() - 2]) : 1;
   double head = keys.empty() ? 1 : static_cast<double>(keys.back());
-  auto causal = attrs.find("causal");
-  if (causal != attrs.end() && std::get<bool>(causal->second)) sequence /= 4;
+  auto found = attrs.find("causal");
+  const bool causal = found != attrs.end() && std::get<bool>(found->second);
   const backends::AttentionKernel& kernel = device.attention;
-  const backends::Curve& share = backward ? kernel.backward : kernel.forward;
-  const auto rate = [&](double keys_of_a_row) {
-    return peak_flops(device, inputs[0].dtype) * share.at(keys_of_a_row) * kernel.head_share.at(head);
+  const backends::Curve& full = backward ? kernel.backward : kernel.forward;
+  const backends::Curve& own = backward ? kernel.causal_backward : kernel.causal_forward;
+  const double whole = sequence;
+  if (causal) sequence /= 4;
+  const auto rate_by = [&](double share) {
+    return peak_flops(device, inputs[0].dtype) * share * kernel.head_share.at(head);
   };
-  double computing = work.flops / rate(sequence);
+  const auto rate = [&](double keys_of_a_row) { return rate_by(full.at(keys_of_a_row)); };
+  double computing = work.flops / (causal && !own.x.empty() ? rate_by(own.at(whole)) : rate(sequence));
   if (const int64_t window = attention_window(attrs); window > 0) {
     const auto& queries = inputs[backward ? 1 : 0].shape;
     const int64_t tokens = std::max(queries[queries.size() - 2], keys[keys.size() - 2]);
@@ -133,21 +137,14 @@ double attention_seconds(const DeviceProfile& device, const ir::OpDef& def, cons
   return device.kernel_floor + std::max(computing, memory_seconds(device, def, work.bytes));
 }
 
-ConvolutionPass pass_of(const ir::OpDef& def) {
-  if (def.name == "conv2d_weight_grad") return ConvolutionPass::weight_grad;
-  return def.name == "conv2d_input_grad" ? ConvolutionPass::input_grad : ConvolutionPass::forward;
-}
-
-// Tensor cores take channels by eights.
 double modelled_convolution(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                             const ir::Types& outputs, const ir::Attrs& attrs) {
-  constexpr int64_t step = 8;
   ConvolutionShape shape = convolution_shape(pass_of(def), inputs, outputs, attrs);
   ir::DType type = inputs[0].dtype;
-  if (is_half(type) && (shape.from % step != 0 || shape.to % step != 0)) {
+  if (is_half(type) && !fills_tensor_cores(shape)) {
     if (device.pads_channels) {
-      shape.from = (shape.from + step - 1) / step * step;
-      shape.to = (shape.to + step - 1) / step * step;
+      shape.from = ceil_div(shape.from, channel_step) * channel_step;
+      shape.to = ceil_div(shape.to, channel_step) * channel_step;
     } else if (device.convolution.contains(ir::DType::float32)) {
       type = ir::DType::float32;
     }
@@ -172,6 +169,19 @@ bool empty(const ir::Types& types) {
 
 }  // namespace
 
+bool has_odd_rows(const ir::Types& inputs, const ir::Types& outputs) {
+  const auto odd = [](const ir::TensorType& type) {
+    return !type.shape.empty() && type.shape.back() % 2 == 1 && type.elements() > type.shape.back();
+  };
+  return is_half(inputs[0].dtype) && (odd(inputs[0]) || odd(inputs[1]) || odd(outputs[0]));
+}
+
+const char* role_name(const ir::OpDef& def, const ir::Attrs& attrs) {
+  const ProductRole role = role_of(def, attrs);
+  if (role == ProductRole::forward) return "matmul";
+  return role == ProductRole::input_grad ? "matmul_input_grad" : "matmul_weight_grad";
+}
+
 int64_t attention_window(const ir::Attrs& attrs) {
   return attrs.contains("window") ? ir::attr_int(attrs, "window") : 0;
 }
@@ -185,7 +195,7 @@ double kernel_seconds(const DeviceProfile& device, const ir::OpDef& def, const i
   double seconds = 0;
   switch (family) {
     case ir::Family::matmul:
-      seconds = product_seconds(device, def, inputs, outputs, attrs, work.bytes);
+      seconds = product_seconds(device, def, inputs, outputs, attrs, work);
       break;
     case ir::Family::attention:
       seconds = attention_seconds(device, def, inputs, work, attrs);
@@ -196,6 +206,8 @@ double kernel_seconds(const DeviceProfile& device, const ir::OpDef& def, const i
     default:
       seconds = device.kernel_floor +
                 memory_seconds(device, def, work.bytes) / half_share(device, def, inputs, attrs);
+      if (auto more = device.op_seconds.find(def.name); more != device.op_seconds.end())
+        seconds += more->second;
   }
   return device.launch_latency + seconds;
 }

@@ -6,7 +6,7 @@
 //                                              without that model on the device:
 //                                              flops / (peak x share by flops x op_share)
 //   all other kernels                          bytes / (bandwidth x share by bytes x op_share x
-//                                              half_op_share)
+//                                              half_op_share) + op_seconds
 //
 // The launch comes on top, and the shortest kernel's time unless the family has its own. Views (family none)
 // take nothing unless op_share names them: then they are copies. The constants come from measured tables
@@ -26,6 +26,17 @@ double kernel_seconds(const backends::DeviceProfile& device, const ir::OpDef& de
 // REQUIRES device.float8.
 double float8_product_seconds(const backends::DeviceProfile& device, const ir::OpDef& def,
                               const ir::Types& inputs, const ir::Types& outputs, const ir::Attrs& attrs);
+
+inline bool is_half(ir::DType type) { return type == ir::DType::float16 || type == ir::DType::bfloat16; }
+
+// Whether rows of an operand or the result have an odd number of elements in 16 bits. They begin where no
+// load of two elements may: such products go to kernels of their own.
+bool has_odd_rows(const ir::Types& inputs, const ir::Types& outputs);
+
+// The products of a training step differ by layout: "matmul" forward, "matmul_input_grad" (a transposed
+// weight), "matmul_weight_grad". op_share has these names; with "odd_" before, they are factors on the
+// compute rate of odd rows.
+const char* role_name(const ir::OpDef& def, const ir::Attrs& attrs);
 
 // Keys that a query of a fused attention sees at most; 0: all, also where a plan does not say.
 int64_t attention_window(const ir::Attrs& attrs);

@@ -89,9 +89,9 @@ double peak_flops(const backends::DeviceProfile& device, ir::DType type) {
 }
 
 double matmul_seconds(const backends::DeviceProfile& device, const MatmulShape& shape, ir::DType type,
-                      double bytes) {
+                      double bytes, double rate) {
   const backends::MatmulModel& model = device.matmul;
-  double peak = peak_flops(device, type);
+  double peak = peak_flops(device, type) * rate;
   if (auto share = model.type_share.find(type); share != model.type_share.end()) peak *= share->second;
   if (ir::size_of(type) <= 2) peak *= device.under_load;
   double flops = 2.0 * static_cast<double>(shape.batch) * static_cast<double>(shape.m) *

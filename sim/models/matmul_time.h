@@ -25,9 +25,9 @@ struct MatmulShape {
   int64_t batch = 1, m = 0, n = 0, k = 0;
 };
 
-// REQUIRES all extents >= 1. `bytes`: read and written.
+// REQUIRES all extents >= 1. `bytes`: read and written. `rate`: a factor on the peak.
 double matmul_seconds(const backends::DeviceProfile& device, const MatmulShape& shape, ir::DType type,
-                      double bytes);
+                      double bytes, double rate = 1);
 
 // Numbers of parts that k may be split into, ascending from 1, while parts of all tiles come to at most
 // `most_waves`.

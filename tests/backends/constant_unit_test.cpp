@@ -34,6 +34,8 @@ TEST(ConstantUnit, AWrongUnitIsNoNumber) {
   EXPECT_EQ(read_constant("node.nic_bandwidth", "3us"), std::nullopt);
   EXPECT_EQ(read_constant("node.nic_latency", "3us"), 3e-6);
   EXPECT_EQ(read_constant("matmul.wave_overlap", "1s"), std::nullopt);
+  EXPECT_EQ(read_constant("op_seconds.adam", "3us"), 3e-6);
+  EXPECT_EQ(read_constant("sustained_flops", "769TFLOP/s"), 769e12);
 }
 
 }  // namespace

@@ -297,6 +297,43 @@ TEST(KernelSeconds, OddRowsIn16BitsHaveAShare) {
   EXPECT_DOUBLE_EQ(slower(forward, {{1, 1000}, half}, {{1000, 501}, half}, {{1, 501}, half}), 2);
 }
 
+TEST(KernelSeconds, OddRowsHaveAComputeRateByLayout) {
+  backends::DeviceProfile device = round_device();
+  const DType half = DType::float16;
+  const ir::Types inputs{{{512, 1000}, half}, {{1000, 501}, half}}, outputs{{{512, 501}, half}};
+  const ir::OpDef gradient = op_of("matmul_weight_grad", Family::matmul);
+  const double before = seconds(device, gradient, inputs, outputs);
+  device.op_share["odd_matmul"] = 0.25;
+  EXPECT_EQ(seconds(device, gradient, inputs, outputs), before);
+  device.op_share["odd_matmul_weight_grad"] = 0.5;
+  EXPECT_NEAR(seconds(device, gradient, inputs, outputs) / before, 2, 0.03);
+}
+
+TEST(KernelSeconds, SustainedRateBoundsProductsIn16Bits) {
+  backends::DeviceProfile device = round_device();
+  const ir::OpDef& product = ir::op("matmul");
+  const auto time = [&](DType type) {
+    const TensorType square{{4096, 4096}, type};
+    return seconds(device, product, {square, square}, {square}, ir::complete(product, {}));
+  };
+  const double flops = 2.0 * 4096 * 4096 * 4096;
+  const double fresh = time(DType::float16), full = time(DType::float32);
+  device.sustained_flops = 2 * flops / fresh;
+  EXPECT_EQ(time(DType::float16), fresh);
+  device.sustained_flops = flops / fresh / 2;
+  EXPECT_NEAR(time(DType::float16) / fresh, 2, 0.01);
+  EXPECT_EQ(time(DType::float32), full);
+}
+
+TEST(KernelSeconds, OpsOfSeveralKernelsTakeMore) {
+  backends::DeviceProfile device = round_device();
+  const ir::OpDef relu = op_of("relu", Family::memory);
+  const TensorType x{{1000, 1000}, DType::float16};
+  const double one = seconds(device, relu, {x}, {x});
+  device.op_seconds["relu"] = 3e-6;
+  EXPECT_NEAR(seconds(device, relu, {x}, {x}) - one, 3e-6, 1e-12);
+}
+
 TEST(KernelSeconds, OthersGoByBytes) {
   backends::DeviceProfile device = round_device();
   device.kernel_floor = 2e-6;
@@ -332,6 +369,10 @@ TEST(KernelSeconds, AttentionBySequenceHeadAndMask) {
   EXPECT_NEAR(seconds(device, forward, {x, x, x}, {x}, causal), 1e9 / 25e12, 1e-12);
   EXPECT_NEAR(seconds(device, forward, {small, small, small}, {small}, full), 1e9 / 40e12, 1e-12);
   EXPECT_NEAR(seconds(device, backward, {x, x, x, x}, {x}, full), 1e9 / 40e12, 1e-12);
+  backends::DeviceProfile slow = device;
+  slow.attention.causal_backward = {{512, 2048}, {0.2, 0.1}};
+  EXPECT_NEAR(seconds(slow, backward, {x, x, x, x}, {x}, causal), 1e9 / 10e12, 1e-12);
+  EXPECT_NEAR(seconds(slow, backward, {x, x, x, x}, {x}, full), 1e9 / 40e12, 1e-12);
   // Tiles of 128 queries go through 384 + 128 keys, at the rate of 512.
   const ir::Attrs window{{"causal", true}, {"window", int64_t{384}}};
   EXPECT_NEAR(seconds(device, forward, {x, x, x}, {x}, window), 1e9 * (512.0 / 384) / 25e12, 1e-12);
