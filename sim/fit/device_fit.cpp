@@ -11,7 +11,9 @@
 
 #include "backends/machines/collective_model.h"
 #include "backends/machines/device_profile.h"
+#include "sim/fit/dials.h"
 #include "sim/fit/product_fit.h"
+#include "sim/models/convolution_time.h"
 #include "sim/models/kernel_time.h"
 
 namespace boxcar::fit {
@@ -38,14 +40,35 @@ bool has_true(const measure::KernelSample& sample, const char* name) {
   const auto found = sample.call.attrs.find(name);
   return found != sample.call.attrs.end() && std::get<bool>(found->second);
 }
+bool is_of_products(const measure::KernelSample& sample) {
+  return ir::op(sample.call.op).family == ir::Family::matmul;
+}
+bool has_odd_rows(const measure::KernelSample& sample) {
+  return is_of_products(sample) && sim::has_odd_rows(sample.call.inputs, sample.call.outputs);
+}
 // A product as it is written in a forward pass.
 bool is_product(const measure::KernelSample& sample) {
-  return sample.call.op == "matmul" && !has_true(sample, "transpose_a") && !has_true(sample, "transpose_b");
+  return sample.call.op == "matmul" && !has_true(sample, "transpose_a") && !has_true(sample, "transpose_b") &&
+         !has_odd_rows(sample);
 }
 // Two vectors and their sum: the memory's rate by itself.
 bool is_plain_sum(const measure::KernelSample& sample) {
   return sample.call.op == "add" && sample.call.inputs.front().shape.size() == 1 &&
          sample.call.inputs[0] == sample.call.inputs[1];
+}
+
+using Some = std::vector<const measure::KernelSample*>;
+
+double predicted(const DeviceProfile& device, const measure::KernelSample& sample) {
+  const backends::Call& call = sample.call;
+  return sim::kernel_seconds(device, ir::op(call.op), call.inputs, call.outputs, call.attrs);
+}
+
+double mean_misfit(const DeviceProfile& device, const Some& samples) {
+  double sum = 0;
+  for (const measure::KernelSample* sample : samples)
+    sum += misfit(predicted(device, *sample), sample->seconds);
+  return sum / static_cast<double>(samples.size());
 }
 
 // Medians of y over samples whose x lie within a factor of 4 of each other.
@@ -120,45 +143,52 @@ void fit_products(const measure::Samples& samples, DeviceProfile& device) {
   device.matmul_efficiency = curve_of(shares);
 }
 
-// Fused attention by the length of a sequence; a causal one counts as a quarter of its own (kernel_time.cpp).
-// The curves are those of the widest heads; others have a share of them.
+// Fused attention by the length of a sequence, apart for causal rows. The curves are those of the widest
+// heads; others have a share of them.
 void fit_attention(const measure::Samples& samples, DeviceProfile& device) {
   struct Point {
-    bool backward = false;
+    backends::Curve* curve;
     double width = 0, sequence = 0, share = 0;
   };
+  backends::AttentionKernel& kernel = device.attention;
   std::vector<Point> points;
   double widest = 0;
   for (const measure::KernelSample& sample : samples.kernels) {
     if (ir::op(sample.call.op).family != ir::Family::attention || type_of(sample) != samples.type) continue;
-    const bool is_backward = sample.call.op.ends_with("_grad");
+    const bool is_backward = sample.call.op.ends_with("_grad"), causal = has_true(sample, "causal");
     const auto& keys = sample.call.inputs[is_backward ? 2 : 1].shape;
-    const double sequence = static_cast<double>(keys[keys.size() - 2]) / (has_true(sample, "causal") ? 4 : 1);
     const double rate = work_of(sample).flops / (sample.seconds - device.kernel_floor);
     const auto width = static_cast<double>(keys.back());
-    points.push_back({is_backward, width, sequence, rate / device.peak_flops[samples.type]});
+    backends::Curve& forward = causal ? kernel.causal_forward : kernel.forward;
+    backends::Curve& backward = causal ? kernel.causal_backward : kernel.backward;
+    points.push_back({is_backward ? &backward : &forward, width, static_cast<double>(keys[keys.size() - 2]),
+                      rate / device.peak_flops[samples.type]});
     widest = std::max(widest, width);
   }
-  std::vector<std::pair<double, double>> forward, backward;
+  std::map<backends::Curve*, std::map<double, std::vector<double>>> rows;  // by sequence
   for (const Point& point : points)
-    if (point.width == widest)
-      (point.backward ? backward : forward).emplace_back(point.sequence, point.share);
-  device.attention.forward = curve_of(forward);
-  device.attention.backward = curve_of(backward);
+    if (point.width == widest) rows[point.curve][point.sequence].push_back(point.share);
+  for (const auto& [curve, by_sequence] : rows)
+    for (const auto& [sequence, values] : by_sequence) {
+      curve->x.push_back(sequence);
+      curve->y.push_back(rounded(std::clamp(median(values), 1e-6, 1.5)));
+    }
   std::map<double, std::vector<double>> shares;  // by width
-  for (const Point& point : points) {
-    const auto& curve = point.backward ? device.attention.backward : device.attention.forward;
-    shares[point.width].push_back(point.share / curve.at(point.sequence));
-  }
+  for (const Point& point : points)
+    if (!point.curve->x.empty()) shares[point.width].push_back(point.share / point.curve->at(point.sequence));
   if (shares.size() < 2) return;
   for (const auto& [width, values] : shares) {
-    device.attention.head_share.x.push_back(width);
-    device.attention.head_share.y.push_back(rounded(std::clamp(median(values), 1e-6, 1.5)));
+    kernel.head_share.x.push_back(width);
+    kernel.head_share.y.push_back(rounded(std::clamp(median(values), 1e-6, 1.5)));
   }
 }
 
+bool is_convolution(const measure::KernelSample& sample) {
+  return ir::op(sample.call.op).family == ir::Family::convolution;
+}
+
 // Convolutions by their flops; the part of it that gradients reach is their op's share.
-void fit_convolutions(const measure::Samples& samples, DeviceProfile& device) {
+void fit_convolution_curve(const measure::Samples& samples, DeviceProfile& device) {
   std::vector<std::pair<double, double>> shares;
   for (const measure::KernelSample& sample : samples.kernels) {
     if (sample.call.op != "conv2d" || type_of(sample) != samples.type) continue;
@@ -170,27 +200,144 @@ void fit_convolutions(const measure::Samples& samples, DeviceProfile& device) {
   device.convolution_efficiency = curve_of(shares);
 }
 
-// The rest between model and samples, by op: of samples in the type that is trained in, else of the others.
-void fit_shares(const measure::Samples& samples, DeviceProfile& device) {
-  std::map<std::string, std::vector<double>> shares, of_others;
-  for (const measure::KernelSample& sample : samples.kernels)  // views that are copies here
-    if (ir::op(sample.call.op).family == ir::Family::none) device.op_share[sample.call.op] = 1;
+// Convolutions by their shape, in tiles as products have them (sim/models/convolution_time.h). Those whose
+// channels tensor cores do not take run as in float32: they give a factor on its tiles, and its passes'
+// shares.
+void fit_convolution_tiles(const measure::Samples& samples, DeviceProfile& device) {
+  Some filling, others;
   for (const measure::KernelSample& sample : samples.kernels) {
-    const ir::OpDef& def = ir::op(sample.call.op);
-    if (def.family == ir::Family::attention || is_plain_sum(sample)) continue;
-    const double own = def.family == ir::Family::matmul ? 0 : device.kernel_floor;
-    const double fixed = own + static_cast<double>(sample.adds) * device.kernel_floor;
-    if (sample.seconds < 2 * fixed) continue;
-    const double model =
-        sim::kernel_seconds(device, def, sample.call.inputs, sample.call.outputs, sample.call.attrs);
-    const bool input_grad = def.name == "matmul" && has_true(sample, "transpose_b");
-    (type_of(sample) == samples.type ? shares : of_others)[input_grad ? "matmul_input_grad" : def.name]
-        .push_back((model - own) / (sample.seconds - fixed));
+    if (!is_convolution(sample) || type_of(sample) != samples.type) continue;
+    const backends::Call& call = sample.call;
+    const sim::ConvolutionShape shape =
+        sim::convolution_shape(sim::pass_of(ir::op(call.op)), call.inputs, call.outputs, call.attrs);
+    (sim::fills_tensor_cores(shape) ? filling : others).push_back(&sample);
   }
-  shares.merge(of_others);
-  for (const auto& [name, values] : shares)
-    device.op_share[name] = rounded(std::clamp(median(values), 1e-3, 10.0));
+  if (filling.empty()) return;
+  backends::ConvolutionModel& model = device.convolution[samples.type];
+  model.waves = device.matmul;
+  model.waves.cache_bandwidth = 0, model.waves.ramp_bytes = 0, model.waves.odd_share = 1;
+  model.waves.type_share.clear();
+  for (auto& tile : model.waves.tiles) tile.share = 0.7;
+  std::vector<Dial> dials;
+  for (auto& tile : model.waves.tiles) dials.push_back({&tile.share, 1e-2, 1.5});
+  for (double* share : {&model.input_grad, &model.weight_grad, &model.strided_input_grad,
+                        &model.pointwise_weight_grad, &model.pointwise_strided_input_grad})
+    dials.push_back({share, 1e-2, 10});
+  dials.push_back({&model.waves.wave_overlap, 0.01, 1});
+  for (double* seconds : {&model.waves.wave_seconds, &model.waves.tile_seconds, &model.waves.split_seconds,
+                          &model.waves.start_seconds})
+    dials.push_back({seconds, 1e-8, 1e-3});
+  dials.push_back({&model.waves.memory_share, 0.01, 1});
+  turn_dials(dials, [&] { return mean_misfit(device, filling); });
+  for (const Dial& dial : dials) *dial.value = rounded(*dial.value);
+  device.convolution[ir::DType::float32] = model;
+  const auto of_pass = [&](sim::ConvolutionPass pass) {
+    Some own;
+    for (const auto* sample : others)
+      if (sim::pass_of(ir::op(sample->call.op)) == pass) own.push_back(sample);
+    return own;
+  };
+  const auto turn = [&](sim::ConvolutionPass pass, const std::vector<Dial>& some, const auto& put) {
+    if (const Some own = of_pass(pass); !own.empty())
+      turn_dials(some, [&] { return put(), mean_misfit(device, own); });
+  };
+  backends::ConvolutionModel& slow = device.convolution[ir::DType::float32];
+  double factor = 1;
+  turn(sim::ConvolutionPass::forward, {{&factor, 1e-2, 10}}, [&] {
+    for (size_t t = 0; t < slow.waves.tiles.size(); ++t)
+      slow.waves.tiles[t].share = rounded(std::clamp(model.waves.tiles[t].share * factor, 1e-3, 1.5));
+  });
+  turn(sim::ConvolutionPass::weight_grad, {{&slow.weight_grad, 1e-2, 10}}, [] {});
+  turn(sim::ConvolutionPass::input_grad, {{&slow.input_grad, 1e-2, 10}}, [] {});
+  for (double* share : {&slow.weight_grad, &slow.input_grad}) *share = rounded(*share);
 }
+
+// By flops or by shape: the way that is nearer to the samples.
+void fit_convolutions(const measure::Samples& samples, DeviceProfile& device) {
+  Some all;
+  for (const measure::KernelSample& sample : samples.kernels)
+    if (is_convolution(sample) && type_of(sample) == samples.type) all.push_back(&sample);
+  if (all.empty()) return;
+  fit_convolution_curve(samples, device);
+  if (samples.multiprocessors <= 1) return;
+  DeviceProfile by_curve = device, by_shape = device;
+  for (const char* op : {"conv2d", "conv2d_input_grad", "conv2d_weight_grad"}) {
+    Some own;
+    for (const measure::KernelSample* sample : all)
+      if (sample->call.op == op) own.push_back(sample);
+    double& share = by_curve.op_share[op] = 1;
+    if (!own.empty()) turn_dials({{&share, 1e-3, 10}}, [&] { return mean_misfit(by_curve, own); });
+  }
+  fit_convolution_tiles(samples, by_shape);
+  if (mean_misfit(by_shape, all) < mean_misfit(by_curve, all)) device = by_shape;
+}
+
+// The rest between model and samples, by op. Products and convolutions have a share, of samples in the type
+// that is trained in, else of the others; odd rows have theirs, by layout. Other ops have a share of the
+// memory's rate, one more in 16 bits, and the time of their further kernels.
+class Shares {
+ public:
+  Shares(const measure::Samples& samples, DeviceProfile& device) : samples_(samples), device_(device) {}
+
+  void fit() {
+    std::map<std::string, Some> computing, odd, of_memory;
+    for (const measure::KernelSample& sample : samples_.kernels) {
+      const ir::OpDef& def = ir::op(sample.call.op);
+      if (def.family == ir::Family::none) device_.op_share[def.name] = 1;  // views that are copies here
+      const std::string role = def.name == "matmul" ? sim::role_name(def, sample.call.attrs) : def.name;
+      if (has_odd_rows(sample))
+        odd[fmt::format("odd_{}", sim::role_name(def, sample.call.attrs))].push_back(&sample);
+      else if (is_of_products(sample))
+        computing[role].push_back(&sample);
+      else if (is_convolution(sample) && !device_.convolution.contains(type_of(sample)))
+        computing[def.name].push_back(&sample);
+      else if (!is_convolution(sample) && def.family != ir::Family::attention)
+        of_memory[def.name].push_back(&sample);
+    }
+    for (const auto& [name, some] : computing) fit_share(name, of_type(some));
+    for (const auto& [name, some] : odd) fit_share(name, of_type(some));
+    for (const auto& [name, some] : of_memory) fit_memory_op(name, some);
+  }
+
+ private:
+  // Those in the type that is trained in, or all where there are none.
+  Some of_type(const Some& some) const {
+    Some own;
+    for (const auto* sample : some)
+      if (type_of(*sample) == samples_.type) own.push_back(sample);
+    return own.empty() ? some : own;
+  }
+
+  void fit_share(const std::string& name, const Some& some) {
+    double& share = device_.op_share[name] = 1;
+    turn_dials({{&share, 1e-3, 10}}, [&] { return mean_misfit(device_, some); });
+    share = rounded(share);
+  }
+
+  // Only samples with more bytes than the shortest kernel takes time for tell a share.
+  void fit_memory_op(const std::string& name, const Some& some) {
+    const bool view = device_.op_share.contains(name);
+    double& share = device_.op_share[name] = 1;
+    bool halves = false, others = false;
+    for (const auto* sample : some)
+      if (predicted(device_, *sample) >= 2 * device_.kernel_floor)
+        (sim::is_half(type_of(*sample)) ? halves : others) = true;
+    std::vector<Dial> dials;
+    if (halves || others) dials.push_back({&share, 1e-3, 10});
+    if (halves && others && name != "fused")  // fused ops are told apart by their steps
+      dials.push_back({&(device_.half_op_share[name] = 1), 1e-3, 10});
+    double& more = device_.op_seconds[name] = least_seconds;
+    dials.push_back({&more, least_seconds, 1e-3});
+    turn_dials(dials, [&] { return mean_misfit(device_, some); });
+    for (const Dial& dial : dials) *dial.value = rounded(*dial.value);
+    if (more < negligible) device_.op_seconds.erase(name);
+    if (share == 1 && !view) device_.op_share.erase(name);
+  }
+
+  static constexpr double least_seconds = 1e-8, negligible = 5e-8;
+  const measure::Samples& samples_;
+  DeviceProfile& device_;
+};
 
 double seconds_of(const measure::Samples& samples, Collective collective, int ranks, bool large) {
   double seconds = 0;
@@ -283,10 +430,11 @@ DeviceProfile fit_device(const measure::Samples& samples) {
   fit_products(samples, device);
   fit_attention(samples, device);
   fit_convolutions(samples, device);
-  fit_shares(samples, device);
+  Shares(samples, device).fit();
   fit_host(samples, device.host.emplace());
   device.launch_latency = rounded(samples.act_seconds);
-  device.under_load = rounded(samples.load_share);
+  if (samples.load_share < 1)
+    device.sustained_flops = rounded(samples.load_share * device.peak_flops[samples.type]);
   return device;
 }
 

@@ -7,7 +7,7 @@
 namespace boxcar::fit {
 
 // One core as a device, and the host that the cores share; or a GPU, with the rates between host and GPUs as
-// far as they were measured. An op whose samples are all shorter than the shortest kernel keeps share 1.
+// far as they were measured. An op whose samples have too few bytes to tell keeps share 1.
 backends::DeviceProfile fit_device(const measure::Samples& samples);
 
 }  // namespace boxcar::fit

@@ -4,41 +4,16 @@
 #include <cmath>
 
 #include "backends/machines/device_profile.h"
+#include "sim/fit/dials.h"
 
 namespace boxcar::fit {
 namespace {
 
-// One constant under search.
-struct Dial {
-  double* value;
-  double least, most;
-};
-
-double misfit(const std::vector<ProductSample>& samples, const backends::DeviceProfile& device) {
+double mean_misfit(const std::vector<ProductSample>& samples, const backends::DeviceProfile& device) {
   double sum = 0;
   for (const ProductSample& s : samples)
-    sum += std::abs(std::log(sim::matmul_seconds(device, s.shape, s.type, s.bytes) / s.seconds));
+    sum += misfit(sim::matmul_seconds(device, s.shape, s.type, s.bytes), s.seconds);
   return sum / static_cast<double>(samples.size());
-}
-
-// Each constant a step up and down, ever smaller steps: a few hundred thousand products in a second.
-void turn_dials(const std::vector<Dial>& dials, const std::vector<ProductSample>& samples,
-                backends::DeviceProfile& device) {
-  double least = misfit(samples, device);
-  for (const double step : {2.0, 1.4, 1.2, 1.1, 1.05, 1.02, 1.01})
-    for (int round = 0; round < 8; ++round) {
-      const double before = least;
-      for (const Dial& dial : dials)
-        for (const double factor : {step, 1 / step}) {
-          const double old = *dial.value;
-          *dial.value = std::clamp(old * factor, dial.least, dial.most);
-          if (const double now = misfit(samples, device); now < least)
-            least = now;
-          else
-            *dial.value = old;
-        }
-      if (before - least < 1e-4) break;
-    }
 }
 
 }  // namespace
@@ -75,13 +50,14 @@ void fit_products(const std::vector<ProductSample>& samples, ir::DType type,
   dials.push_back({&m.memory_share, 0.01, 1});
   dials.push_back({&m.ramp_bytes, 1, 1e9});
   dials.push_back({&m.cache_bandwidth, device.memory_bandwidth, 1e15});
-  turn_dials(dials, main, device);
+  // A few hundred thousand products in a second.
+  turn_dials(dials, [&] { return mean_misfit(main, device); });
   for (const ProductSample& sample : others) m.type_share.emplace(sample.type, 1.0);
   for (auto& [other, share] : m.type_share) {
     std::vector<ProductSample> own;
     std::copy_if(others.begin(), others.end(), std::back_inserter(own),
                  [&other = other](const ProductSample& sample) { return sample.type == other; });
-    turn_dials({{&share, 1e-3, 1.5}}, own, device);
+    turn_dials({{&share, 1e-3, 1.5}}, [&] { return mean_misfit(own, device); });
   }
 }
 

@@ -16,8 +16,8 @@ struct ProductSample {
 };
 
 // Sets device.matmul and device.matmul_efficiency; the device's peaks by type, bandwidth and number of
-// multiprocessors are known. Products of `type` decide; other types get a share of their own. Minimizes the
-// mean of |log(predicted / measured)| by steps along one constant after the other.
+// multiprocessors are known. Products of `type` decide; other types get a share of their own. By steps
+// along one constant after the other (dials.h).
 void fit_products(const std::vector<ProductSample>& samples, ir::DType type, backends::DeviceProfile& device);
 
 }  // namespace boxcar::fit

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <thread>
 
 #include "actors/profile/gpu_samples.h"
@@ -203,7 +204,11 @@ TEST(GpuProfile, FindsTheDeviceThatItMeasured) {
   EXPECT_EQ(found.name, "h200-sxm");
   EXPECT_EQ(found.memory_bytes, device.memory_bytes);
   EXPECT_EQ(found.multiprocessors, 132);
-  EXPECT_NEAR(found.under_load, load_share, 0.001);
+  EXPECT_EQ(found.under_load, 1);
+  const ir::Work square =
+      ir::work(ir::op("matmul"), sweep.sustained.call.inputs, sweep.sustained.call.outputs, {});
+  EXPECT_NEAR(found.sustained_flops / (square.flops / seconds_of(sweep.sustained.call, device) * load_share),
+              1, 0.05);
   EXPECT_NEAR(found.kernel_floor / device.kernel_floor, 1, 0.01);
   EXPECT_NEAR(found.memory_bandwidth / (device.memory_bandwidth * 0.85), 1, 0.02);
   ASSERT_TRUE(found.host && found.host->collective);
@@ -213,7 +218,7 @@ TEST(GpuProfile, FindsTheDeviceThatItMeasured) {
   EXPECT_NEAR(found.host->collective->gather_loss, 0.2, 0.02);
   EXPECT_NEAR(found.host->collective->node[2].hop, 3e-6, 2e-7);
   DeviceProfile fresh = found;  // samples are of a device that is not yet warm
-  fresh.under_load = 1;
+  fresh.sustained_flops = 0;
   std::vector<double> errors;
   for (const measure::KernelSample& sample : samples.kernels) {
     errors.push_back(std::abs(std::log(seconds_of(sample.call, fresh) / sample.seconds)));
@@ -226,6 +231,55 @@ TEST(GpuProfile, FindsTheDeviceThatItMeasured) {
     const double ratio = kernels_seconds(job, fresh, false) / kernels_seconds(job, device, true);
     EXPECT_NEAR(ratio, 1, 0.05) << job.model.family() << " " << job.model->hidden;
   }
+}
+
+// What slows GPUs beyond bytes and flops: rows of an odd number of elements, casts from 16 bits, ops of
+// several kernels, long causal rows backward, convolutions by shape, and their channels off the tensor cores.
+Cluster uneven_cluster() {
+  Cluster cluster = known_cluster();
+  DeviceProfile& device = cluster.device;
+  device.op_share["odd_matmul"] = 0.2, device.op_share["odd_matmul_input_grad"] = 0.15;
+  device.op_share["odd_matmul_weight_grad"] = 0.22;
+  device.op_share["matmul_bias_grad"] = 0.8;
+  device.half_op_share["cast"] = 0.5, device.op_seconds["adam"] = 5e-6;
+  device.attention.causal_backward = {{256, 2048, 8192}, {0.15, 0.25, 0.12}};
+  backends::ConvolutionModel& shapes = device.convolution[ir::DType::bfloat16];
+  shapes.waves = device.matmul, shapes.waves.cache_bandwidth = 0;
+  shapes.weight_grad = 0.8, shapes.strided_input_grad = 0.6;
+  device.convolution[ir::DType::float32] = shapes;
+  for (auto& tile : device.convolution[ir::DType::float32].waves.tiles) tile.share *= 0.6;
+  return cluster;
+}
+
+TEST(GpuProfile, FindsWhatSlowsSomeKernels) {
+  const Cluster cluster = uneven_cluster();
+  const profile::Sweep sweep = profile::gpu_sweep(cluster.device->memory_bytes);
+  const measure::Samples samples = measured(cluster, 1, sweep);
+  DeviceProfile found = fit::fit_device(samples);
+  found.sustained_flops = 0;  // samples are of a device that is not yet warm
+  std::map<std::string, std::vector<double>> errors;
+  for (const measure::KernelSample& sample : samples.kernels) {
+    const backends::Call& call = sample.call;
+    const ir::Family family = ir::op(call.op).family;
+    const std::string group = family == ir::Family::matmul && sim::has_odd_rows(call.inputs, call.outputs)
+                                  ? "odd rows"
+                              : family == ir::Family::convolution ? "convolutions"
+                                                                  : call.op;
+    errors[group].push_back(std::abs(std::log(seconds_of(call, found) / sample.seconds)));
+  }
+  for (const char* group : {"odd rows", "convolutions", "cast", "adam", "matmul", "matmul_bias_grad",
+                            "scaled_dot_product_attention_grad"}) {
+    std::vector<double>& some = errors.at(group);
+    std::sort(some.begin(), some.end());
+    EXPECT_LT(some[some.size() / 2], 0.05) << group;
+    EXPECT_LT(some[some.size() * 9 / 10], 0.2) << group;
+  }
+  for (const planner::Job& job : sweep.jobs) {
+    const double ratio = kernels_seconds(job, found, false) / kernels_seconds(job, cluster.device, true);
+    EXPECT_NEAR(ratio, 1, 0.05) << job.model.family() << " " << job.model->hidden;
+  }
+  const std::string yaml = backends::to_yaml(found);
+  EXPECT_EQ(backends::parse_device(yaml, "uneven.yaml"), found) << yaml;
 }
 
 TEST(GpuProfile, TheFileIsReadBack) {
