@@ -37,7 +37,8 @@ std::string slow_since(const Call& call, const Attention& a, size_t first) {
   const ir::DType type = call.inputs[first].dtype;
   if (type != ir::DType::bfloat16 && type != ir::DType::float16)
     return fmt::format("its operands are {} (--precision bf16)", ir::to_text(type));
-  if (ir::attr_float(call.attrs, "p") != 0) return "it drops probabilities (--dropout 0)";
+  if (ir::attr_float(call.attrs, "p") != 0)
+    return "it drops probabilities (--dropout 0, or --attention unfused)";
   if (a.window > 0) return "queries see a window of keys (--attention-window 0)";
   if (a.head_offset != 0 || a.heads != a.key_heads * a.group)
     return "tensor parallelism cuts a group of query heads (a --tp that divides the key heads)";

@@ -78,6 +78,30 @@ TEST(Profile, SamplesAreReadAsTheyWereWritten) {
   EXPECT_EQ(cli::samples_text(cli::read_samples(file.path())), cli::samples_text(samples));
 }
 
+// What an H200 measured of itself (2026-11-28), and steps that it took on that day: GPT-2 124M is none of the
+// jobs whose kernels were measured. docs/gpu.md has the numbers.
+TEST(Profile, ADeviceFittedToAnH200SimulatesItsSteps) {
+  const TemporaryFile device("h200.yaml", "");
+  ASSERT_EQ(run_program({"profile", "--from", BOXCAR_SOURCE_DIR "/experiments/fit/samples/profile_h200.json",
+                         "-o", device.path()})
+                .exit_code,
+            0);
+  const auto off = [](const std::string& on, double measured, const Words& flags) {
+    Words words{"simulate",         "--json",           "--model=gpt2",
+                "--precision=bf16", "--micro-batch=16", "--global-batch=32",
+                "--cluster=local",  "--dp=1",           "--device=" + on};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const double simulated = nlohmann::json::parse(run_program(words).out)["step_time_s"];
+    return simulated / measured - 1;
+  };
+  const Words fast{"--attention=flash", "--epilogues=true", "--gelu=tanh",    "--fused-optimizer=true",
+                   "--fused-loss=true", "--logits=half",    "--pad-vocab=64", "--dropout=0"};
+  EXPECT_NEAR(off(device.path(), 61.6e-3, fast), 0, 0.03);
+  EXPECT_NEAR(off(device.path(), 180e-3, {"--pad-vocab=1"}), 0, 0.04);
+  EXPECT_NEAR(off("h200-sxm", 61.6e-3, fast), 0, 0.06);
+  EXPECT_NEAR(off("h200-sxm", 180e-3, {"--pad-vocab=1"}), 0, 0.12);
+}
+
 // As in training: there is a GPU, or one message says why there is none.
 TEST(Profile, NeedsAGpuForCuda) {
   if (access("/dev/nvidiactl", F_OK) == 0) GTEST_SKIP() << "there is a GPU: see tests/cuda";

@@ -41,7 +41,8 @@ TEST_F(CudaMade, Attention) {
   cuda_on_cpu::pretend({.gpus = 1, .driver = 13000});
   const std::string op = "scaled_dot_product_attention", own = "own kernels without tensor cores";
   EXPECT_EQ(made(attention(DType::bfloat16, 0)), (Made{op, "cuDNN", ""}));
-  EXPECT_EQ(made(attention(DType::bfloat16, 0.1)), (Made{op, own, "it drops probabilities (--dropout 0)"}));
+  EXPECT_EQ(made(attention(DType::bfloat16, 0.1)),
+            (Made{op, own, "it drops probabilities (--dropout 0, or --attention unfused)"}));
   EXPECT_EQ(made(attention(DType::float32, 0)),
             (Made{op, own, "its operands are float32 (--precision bf16)"}));
   cuda_on_cpu::pretend({.gpus = 1, .driver = 13000, .cudnn = false});
