@@ -238,6 +238,7 @@ TEST(GpuProfile, FindsTheDeviceThatItMeasured) {
 Cluster uneven_cluster() {
   Cluster cluster = known_cluster();
   DeviceProfile& device = cluster.device;
+  device.matmul.odd_share = 1;
   device.op_share["odd_matmul"] = 0.2, device.op_share["odd_matmul_input_grad"] = 0.15;
   device.op_share["odd_matmul_weight_grad"] = 0.22;
   device.op_share["matmul_bias_grad"] = 0.8;
