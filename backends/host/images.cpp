@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -16,6 +17,14 @@ namespace boxcar::backends::host {
 namespace {
 
 constexpr int64_t label_bytes = 2, random_images = 256;
+
+template <class T>
+constexpr std::array<T, 256> number_of = [] {
+  std::array<T, 256> numbers{};
+  for (size_t byte = 0; byte < numbers.size(); ++byte)
+    numbers[byte] = (static_cast<T>(byte) - T(127.5)) / T(63.75);
+  return numbers;
+}();
 
 int64_t record_bytes(int64_t image) { return label_bytes + 3 * image * image; }
 
@@ -99,9 +108,10 @@ int64_t write_numbers(std::span<const uint8_t> pixels, int64_t image, std::span<
     const T* const begin = to;
     for (int64_t plane = ranges[0].begin; plane < ranges[0].end; ++plane)
       for (int64_t row = ranges[1].begin; row < ranges[1].end; ++row) {
-        const int64_t first = (plane * image + row) * image;
-        for (int64_t column = ranges[2].begin; column < ranges[2].end; ++column)
-          *to++ = (static_cast<T>(at(pixels, first + column)) - T(127.5)) / T(63.75);
+        const int64_t first = (plane * image + row) * image + ranges[2].begin;
+        for (const uint8_t byte :
+             pixels.subspan(static_cast<size_t>(first), static_cast<size_t>(ranges[2].size())))
+          *to++ = number_of<T>[byte];
       }
     return (to - begin) * static_cast<int64_t>(sizeof(T));
   };
