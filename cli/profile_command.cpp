@@ -27,6 +27,7 @@ constexpr double most_memory = 32e9, least_memory = 1e5;
 struct ProfileArguments {
   std::string backend = "cpu", output, samples, from;
   bool fast = false;
+  bool backend_given = false;
   std::optional<double> memory;
 };
 
@@ -39,27 +40,43 @@ std::string warn_of_others() {
   return ", while " + beside;
 }
 
-// Fits the device to samples, and writes it.
-void write_device(const std::string& path, const measure::Samples& samples, const std::string& comment) {
-  write_file(path, [&](std::ostream& out) { out << comment << backends::to_yaml(fit::fit_device(samples)); });
+// The file of a device that is fitted to samples; `from`: where they are of. Throws Error (bad input) there
+// where they are too few, or too odd, for a device that can be read.
+std::string device_text(const measure::Samples& samples, const std::string& from) {
+  try {
+    const backends::DeviceProfile device = fit::fit_device(samples);
+    std::string text = backends::to_yaml(device);
+    if (backends::parse_device(text, from) == device) return text;
+  } catch (const Error&) {
+  }
+  throw Error::input(from, "has too few kernels, or too strange times or names, to fit a device to");
+}
+
+void fit_again(const ProfileArguments& arguments, Extent extent) {
+  if (arguments.backend_given || arguments.fast || arguments.memory || !arguments.samples.empty())
+    throw Error::input("--from", "measures nothing; leave out --backend, --fast, --memory and --samples");
+  const measure::Samples samples = read_samples(arguments.from);
+  if (extent == Extent::reading) return;
+  const std::string text = device_text(samples, arguments.from);
+  write_file(arguments.output, [&](std::ostream& out) {
+    out << fmt::format("# {}, by `boxcar profile --from`\n", samples.name) << text;
+  });
 }
 
 void run(const ProfileArguments& arguments, Extent extent) {
+  if (arguments.output.empty()) throw Error::input("-o", "missing; name the device file to write");
+  check_apart({{"--from", arguments.from}, {"-o", arguments.output}, {"--samples", arguments.samples}});
+  if (!arguments.from.empty()) {
+    check_writable(arguments.output);
+    return fit_again(arguments, extent);
+  }
   const BackendRow& backend = backend_row(arguments.backend);
   const bool gpu = backend.gpus;
   if (arguments.fast && !gpu) throw Error::input("--fast", "needs backend cuda");
   if (arguments.memory && !gpu) throw Error::input("--memory", "needs backend cuda");
   if (arguments.memory && !(*arguments.memory >= least_memory && *arguments.memory <= most_memory))
     throw Error::input("--memory", fmt::format("got {:g}, expected 1e5 to 32e9 bytes", *arguments.memory));
-  if (arguments.output.empty()) throw Error::input("-o", "missing; name the device file to write");
-  check_apart({{"--from", arguments.from}, {"-o", arguments.output}, {"--samples", arguments.samples}});
   check_writable(arguments.output);
-  if (!arguments.from.empty()) {
-    const measure::Samples samples = read_samples(arguments.from);
-    if (extent == Extent::reading) return;
-    write_device(arguments.output, samples, fmt::format("# {}, by `boxcar profile --from`\n", samples.name));
-    return;
-  }
   if (!arguments.samples.empty()) check_writable(arguments.samples);
   if (extent == Extent::reading) return;
   const std::string beside = gpu ? "" : warn_of_others();
@@ -75,7 +92,8 @@ void run(const ProfileArguments& arguments, Extent extent) {
       fmt::format("# {}, measured by `boxcar profile` on {:%Y-%m-%d}{}\n", what, date, beside);
   if (!arguments.samples.empty())
     write_file(arguments.samples, [&](std::ostream& out) { out << samples_text(samples); });
-  write_device(arguments.output, samples, comment);
+  write_file(arguments.output,
+             [&](std::ostream& out) { out << comment << backends::to_yaml(fit::fit_device(samples)); });
 }
 
 }  // namespace
@@ -104,6 +122,7 @@ void add_profile_command(CLI::App& app, Extent extent) {
       "docs/gpu.md.");
   command->callback([command, arguments, extent] {
     refuse_extras(*command);
+    arguments->backend_given = command->count("--backend") > 0;
     run(*arguments, extent);
   });
 }

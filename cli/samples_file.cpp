@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdint>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "cli/output.h"
@@ -35,9 +35,47 @@ ordered_json texts_of(const ir::Types& types) {
   return list;
 }
 
-ir::Types types_of(const json& list) {
+// The value of a key that has to be there.
+const json& of(const json& object, const char* key) {
+  const auto found = object.find(key);
+  if (!object.is_object() || found == object.end()) throw Error::input(key, "is missing");
+  return *found;
+}
+const json& list_of(const json& object, const char* key) {
+  const json& list = of(object, key);
+  if (!list.is_array()) throw Error::input(key, "expected a list");
+  return list;
+}
+std::string text_of(const json& object, const char* key) {
+  const json& value = of(object, key);
+  if (!value.is_string()) throw Error::input(key, "expected a text");
+  return value.get<std::string>();
+}
+int64_t whole_of(const json& object, const char* key, int64_t least, int64_t most) {
+  const json& value = of(object, key);
+  const bool there = value.is_number_integer() && value >= least && value <= most;
+  if (!there) throw Error::input(key, fmt::format("expected a whole number from {} to {}", least, most));
+  return value.get<int64_t>();
+}
+double number_of(const json& object, const char* key) {
+  const json& value = of(object, key);
+  if (!value.is_number() || !(value.get<double>() >= 0) || !std::isfinite(value.get<double>()))
+    throw Error::input(key, "expected a number from 0");
+  return value.get<double>();
+}
+double seconds_of(const json& object) {
+  const double seconds = number_of(object, "time_s");
+  if (seconds == 0) throw Error::input("time_s", "expected a number above 0");
+  return seconds;
+}
+
+ir::Types types_of(const json& object, const char* key) {
   ir::Types types;
-  for (const json& text : list) types.push_back(ir::parse_tensor_type(text.get<std::string>()));
+  for (const json& text : list_of(object, key)) {
+    if (!text.is_string()) throw Error::input(key, "expected texts, such as float32[2, 3]");
+    types.push_back(ir::parse_tensor_type(text.get<std::string>()));
+    if (types.back().elements() == 0) throw Error::input(key, "has a tensor without elements");
+  }
   return types;
 }
 
@@ -53,73 +91,67 @@ ordered_json attrs_of(const ir::Attrs& attrs) {
   return all;
 }
 
-ir::Attrs attrs_in(const json& all) {
+ir::Attrs attrs_in(const json& row) {
+  const json& all = of(row, "attrs");
+  if (!all.is_object()) throw Error::input("attrs", "expected an object");
   ir::Attrs attrs;
   for (const auto& [name, value] : all.items())
-    attrs[name] = value.is_object() ? ir::Attr(value.at("text").get<std::string>())
-                                    : ir::parse_attr(value.get<std::string>());
+    attrs[name] = value.is_object()   ? ir::Attr(text_of(value, "text"))
+                  : value.is_string() ? ir::parse_attr(value.get<std::string>())
+                                      : throw Error::input(name, "expected a text");
   return attrs;
-}
-
-double positive(const json& object, const char* key) {
-  const double value = object.at(key).get<double>();
-  if (!(value > 0) || !std::isfinite(value))
-    throw Error::input(key, fmt::format("got {:g}, expected a number above 0", value));
-  return value;
 }
 
 measure::KernelSample kernel_of(const json& row) {
   measure::KernelSample sample;
   backends::Call& call = sample.call;
-  call.op = row.at("op").get<std::string>();
-  call.inputs = types_of(row.at("inputs"));
-  call.attrs = attrs_in(row.at("attrs"));
-  call.outputs = types_of(row.at("outputs"));
+  call.op = text_of(row, "op");
   const ir::OpDef& def = ir::op(call.op);
-  if (def.infer(call.inputs, call.attrs) != call.outputs)
-    throw Error::input(call.op, "its outputs are not of the types that its inputs give");
-  sample.seconds = positive(row, "time_s");
-  sample.adds = row.at("adds").get<int64_t>();
-  if (sample.adds < 0 || sample.adds > static_cast<int64_t>(call.outputs.size()))
-    throw Error::input("adds", fmt::format("got {}, expected 0 to {}", sample.adds, call.outputs.size()));
+  call.inputs = types_of(row, "inputs");
+  call.outputs = types_of(row, "outputs");
+  call.attrs = attrs_in(row);
+  try {
+    if (def.infer(call.inputs, call.attrs) != call.outputs)
+      throw Error::input("outputs", "are not of the types that its inputs give");
+  } catch (const Error& error) {  // of an attribute's type, too
+    throw Error::input(call.op, error.what());
+  }
+  sample.seconds = seconds_of(row);
+  sample.adds = whole_of(row, "adds", 0, static_cast<int64_t>(call.outputs.size()));
   return sample;
 }
 
 measure::GroupSample group_of(const json& row) {
   measure::GroupSample sample;
-  const std::string name = row.at("collective").get<std::string>();
+  const std::string name = text_of(row, "collective");
   for (const sbp::Collective one : {sbp::Collective::all_reduce, sbp::Collective::reduce_scatter,
                                     sbp::Collective::all_gather, sbp::Collective::all_to_all})
     if (name == sbp::to_text(one)) sample.collective = one;
   if (sample.collective == sbp::Collective::none) throw Error::input(name, "is no measured collective");
-  sample.ranks = row.at("ranks").get<int>();
-  sample.bytes = row.at("bytes").get<int64_t>();
-  if (sample.ranks < 2 || sample.bytes < 1) throw Error::input(name, "needs two ranks and a byte at least");
-  sample.seconds = positive(row, "time_s");
+  sample.ranks = static_cast<int>(whole_of(row, "ranks", 2, 1 << 20));
+  sample.bytes = whole_of(row, "bytes", 1, int64_t{1} << 50);
+  sample.seconds = seconds_of(row);
   return sample;
 }
 
 measure::Samples samples_of(const json& document) {
   measure::Samples samples;
-  samples.name = document.at("device").get<std::string>();
-  samples.type = ir::parse_dtype(document.at("type").get<std::string>());
-  samples.memory_bytes = document.at("memory_bytes").get<int64_t>();
-  samples.multiprocessors = document.at("multiprocessors").get<int>();
-  if (samples.memory_bytes < 0 || samples.multiprocessors < 1 || samples.multiprocessors > 1 << 20)
-    throw Error::input("multiprocessors", "expected 1 or more, and no negative memory_bytes");
-  for (const auto& [key, member] : numbers) {
-    samples.*member = document.at(key).get<double>();
-    if (!(samples.*member >= 0)) throw Error::input(key, "expected a number from 0");
-  }
-  for (const json& row : document.at("kernels")) samples.kernels.push_back(kernel_of(row));
-  for (const json& row : document.at("groups")) samples.groups.push_back(group_of(row));
+  whole_of(document, "schema_version", 1, 1);
+  samples.name = text_of(document, "device");
+  samples.type = ir::parse_dtype(text_of(document, "type"));
+  samples.memory_bytes = whole_of(document, "memory_bytes", 1, int64_t{1} << 50);
+  samples.multiprocessors = static_cast<int>(whole_of(document, "multiprocessors", 1, 1 << 20));
+  for (const auto& [key, member] : numbers) samples.*member = number_of(document, key);
+  for (const json& row : list_of(document, "kernels")) samples.kernels.push_back(kernel_of(row));
+  for (const json& row : list_of(document, "groups")) samples.groups.push_back(group_of(row));
   return samples;
 }
 
 }  // namespace
 
 std::string samples_text(const measure::Samples& samples) {
-  ordered_json head = {{"device", samples.name},
+  ordered_json head = {{"schema_version", 1},
+                       {"device", samples.name},
                        {"type", ir::to_text(samples.type)},
                        {"memory_bytes", samples.memory_bytes},
                        {"multiprocessors", samples.multiprocessors}};
@@ -153,12 +185,12 @@ std::string samples_text(const measure::Samples& samples) {
 }
 
 measure::Samples read_samples(const std::string& path) {
+  const std::string text = read_file(path);
   try {
-    return samples_of(json::parse(read_file(path)));
+    return samples_of(json::parse(text));
   } catch (const json::exception&) {
-    throw Error::input(path, "is no file of `boxcar profile --samples`");
+    throw Error::input(path, "is no JSON document, as `boxcar profile --samples` writes it");
   } catch (const Error& error) {
-    if (error.code() != Exit::bad_input) throw;
     throw Error::input(path, error.what());
   }
 }

@@ -46,8 +46,8 @@ class Trainer {
           backends::host::HeldFolder* folder);
   ~Trainer();
 
-  // Weights to begin with, and moments; those that are missing begin at zero. Throws Error (bad input) naming a tensor that
-  // is missing or of another shape.
+  // Weights to begin with, and moments, which begin at zero where they are missing. Throws Error (bad input)
+  // naming a weight that is missing, or a tensor of another shape.
   void begin(backends::host::GlobalTensors tensors, const backends::host::TrainState& state,
              const actors::RunOptions& options);
   // Throws Error (fault) where a thread or another process fails, or a loss is not finite.

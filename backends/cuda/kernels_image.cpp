@@ -51,6 +51,8 @@ void takes_pool(const Call& call, const Place& place, const Pool& p) {
   if (!p.last) why = "channels are first (--channels-last true)";
   if (why.empty() && p.channels * ir::size_of(type) % 16 != 0)
     why = fmt::format("{} channels do not fill 16 bytes (channels in eights)", p.channels);
+  if (why.empty() && p.max && p.kernel * p.kernel > most_places && call.op.ends_with("_grad"))
+    why = fmt::format("a window has more than {} elements", most_places);
   place.libraries.takes("own kernels", why);
 }
 

@@ -1,5 +1,6 @@
 // Matrix products. Operands of one 16-bit type go to cuBLASLt as they are; mixtures are widened first. Biases
-// and their gradients, and GELU, are epilogues in all types but float64; else kernels after the product.
+// and their gradients, and GELU but not its gradient, are epilogues in all types but float64; else kernels
+// after the product.
 #include <fmt/format.h>
 
 #include <functional>
@@ -49,6 +50,20 @@ std::string slow_rows(const ProductShape& s) {
   return "";
 }
 
+// Whether operands go to cuBLASLt as they are: a, b, and c or sums in float32 or wider.
+bool is_direct(const Call& call) {
+  const ir::DType a = call.inputs[0].dtype, c = call.outputs[0].dtype;
+  return a == call.inputs[1].dtype && (c == a || c == (any_float64(call) ? DType::float64 : DType::float32));
+}
+
+// Why the product of a call is no fast one; empty: it is.
+std::string slow_product(const Call& call) {
+  if (!is_direct(call)) return "its operands are of several types (one --precision for both)";
+  ProductShape shape = shape_of(call);
+  shape.in = static_cast<Type>(call.inputs[0].dtype);
+  return slow_rows(shape);
+}
+
 // Runs the product of an act's first two operands; its scratch memory comes first.
 struct Run {
   std::function<void(const Act&)> product;
@@ -62,13 +77,11 @@ Run product_of(const Call& call, const Place& place) {
     return {[bytes = c.bytes()](const Act& act) { zero(act, act.out(0), bytes); }, 0};
   const bool wide = any_float64(call);
   const DType middle = wide ? DType::float64 : DType::float32;
-  const bool direct = a.dtype == b.dtype && (c.dtype == a.dtype || c.dtype == middle);
+  const bool direct = is_direct(call);
   shape.in = static_cast<Type>(direct ? a.dtype : middle);
   shape.out = static_cast<Type>(direct ? c.dtype : middle);
   std::shared_ptr<Product> product = place.libraries.blas().product(shape);
-  place.libraries.takes(
-      direct ? "cuBLASLt" : "cuBLASLt, after kernels that widen",
-      direct ? slow_rows(shape) : "its operands are of several types (one --precision for both)");
+  place.libraries.takes(direct ? "cuBLASLt" : "cuBLASLt, after kernels that widen", slow_product(call));
   const Widened widened(direct ? ir::Types{} : ir::Types{a, b, c}, middle, Blas::workspace);
   return {[=](const Act& act) {
             if (direct)
@@ -204,7 +217,7 @@ std::unique_ptr<Kernel> make_product_bias_gelu(const Call& call, const Place& pl
 std::unique_ptr<Kernel> make_product_gelu_grad(const Call& call, const Place& place) {
   if (!of_floats(call)) return nullptr;
   const Run run = product_of(call, place);
-  place.libraries.takes("cuBLASLt, then own kernels");
+  place.libraries.takes("cuBLASLt, then own kernels", slow_product(call));
   const Reduce shape = column_sums(call.outputs[0], call.outputs[1]);
   return kernel(call, place, run.scratch + scratch_of(shape), [=, wide = any_float64(call)](const Act& act) {
     run.product(act);

@@ -38,7 +38,7 @@ ir::Work work_of(const measure::KernelSample& sample) {
 ir::DType type_of(const measure::KernelSample& sample) { return sample.call.inputs.front().dtype; }
 bool has_true(const measure::KernelSample& sample, const char* name) {
   const auto found = sample.call.attrs.find(name);
-  return found != sample.call.attrs.end() && std::get<bool>(found->second);
+  return found != sample.call.attrs.end() && ir::attr_bool(sample.call.attrs, name);
 }
 bool is_of_products(const measure::KernelSample& sample) {
   return ir::op(sample.call.op).family == ir::Family::matmul;
@@ -155,6 +155,8 @@ void fit_attention(const measure::Samples& samples, DeviceProfile& device) {
   double widest = 0;
   for (const measure::KernelSample& sample : samples.kernels) {
     if (ir::op(sample.call.op).family != ir::Family::attention || type_of(sample) != samples.type) continue;
+    // Kernels that drop probabilities are others, and no constant tells of them.
+    if (sample.call.attrs.contains("p") && ir::attr_float(sample.call.attrs, "p") != 0) continue;
     const bool is_backward = sample.call.op.ends_with("_grad"), causal = has_true(sample, "causal");
     const auto& keys = sample.call.inputs[is_backward ? 2 : 1].shape;
     const double rate = work_of(sample).flops / (sample.seconds - device.kernel_floor);
@@ -314,7 +316,7 @@ class Shares {
     share = rounded(share);
   }
 
-  // Only samples with more bytes than the shortest kernel takes time for tell a share.
+  // A sample tells a share where its bytes take longer than the shortest kernel.
   void fit_memory_op(const std::string& name, const Some& some) {
     const bool view = device_.op_share.contains(name);
     double& share = device_.op_share[name] = 1;

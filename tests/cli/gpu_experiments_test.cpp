@@ -283,8 +283,8 @@ printf '{"event": "start"}\n{"event": "step", "loss": %s}\n{"event": "step", "lo
 )");
   const auto run = [&](int gpus) {
     tool("tools/nvidia-smi", fmt::format("for i in $(seq {}); do echo GPU; done\n", gpus));
-    return shell(fmt::format("PATH={}:$PATH BUILD={} experiments/gpu/run --only several {}",
-                             folder / "tools", folder.path(), folder / "out"));
+    return shell(fmt::format("PATH={}:$PATH BUILD={} experiments/gpu/run --only several {}", folder / "tools",
+                             folder.path(), folder / "out"));
   };
   const Said four = run(5);
   EXPECT_EQ(four.exit_code, 1);
@@ -294,6 +294,7 @@ printf '{"event": "start"}\n{"event": "step", "loss": %s}\n{"event": "step", "lo
                                        "one process: 2 1.5\n"
                                        "mpirun --allow-run-as-root --oversubscribe -n 4: 2 1.5\n\n=="));
   EXPECT_THAT(four.text, HasSubstr("one process: 3 1.5\nlosses differ from one GPU's\n"));
+  EXPECT_THAT(run(8).text, HasSubstr("== several: --pp 8"));
   const Said one = run(1);
   EXPECT_THAT(one.text, HasSubstr("\nseveral: GPUs here: 1, so nothing was run on several\n"));
   EXPECT_EQ(one.exit_code, 1);

@@ -47,7 +47,7 @@ TEST(Profile, RefusesFilesThatAreNoSamples) {
     expect_profile_refused({"profile", "--from", file.path(), "-o", "x.yaml"}, file.path() + ": " + why);
   };
   const auto with = [](const std::string& kernel) {
-    return R"({"device":"a","type":"bfloat16","memory_bytes":1,"multiprocessors":2,"load_share":1,"act_s":0,)"
+    return R"({"schema_version":1,"device":"a","type":"bfloat16","memory_bytes":1,"multiprocessors":2,"load_share":1,"act_s":0,)"
            R"("launch_s":0,"message_s":0,"copy_bytes_per_s":0,"upload_bytes_per_s":0,"cores":0,"groups":[],)"
            R"("kernels":[)" +
            kernel + "]}";
@@ -56,17 +56,23 @@ TEST(Profile, RefusesFilesThatAreNoSamples) {
     return with(R"({"op":")" + op + R"(","inputs":["float32[2]","float32[2]"],"outputs":[")" + output +
                 R"("],"attrs":{},"adds":0,"time_s":)" + seconds + "}");
   };
-  const std::string none = "is no file of `boxcar profile --samples`";
-  refused("", none);
-  refused("{}", none);
-  refused(with("1"), none);
-  refused(add("add", "float32[2]", "\"1\""), none);
-  refused(add("add", "float32[3]", "1"), "add: its outputs are not of the types that its inputs give");
-  refused(add("add", "float32[2]", "0"), "time_s: got 0, expected a number above 0");
+  const std::string times = "time_s: expected a number ";
+  refused("", "is no JSON document, as `boxcar profile --samples` writes it");
+  refused("{}", "schema_version: is missing");
+  refused("[]", "schema_version: is missing");
+  refused(with("1"), "op: is missing");
+  refused(add("add", "float32[2]", "\"1\""), times + "from 0");
+  refused(add("add", "float32[2]", "0"), times + "above 0");
+  refused(add("add", "float32[3]", "1"), "add: outputs: are not of the types that its inputs give");
+  refused(add("add", "float32[0]", "1"), "outputs: has a tensor without elements");
+  refused(add("add", "float32[2]", "1"),
+          "has too few kernels, or too strange times or names, to fit a device to");
   const TemporaryFile unknown("samples.json", add("ad", "float32[2]", "1"));
   const Output output = run_program({"profile", "--from", unknown.path(), "-o", "x.yaml"});
   EXPECT_THAT(output.err, ::testing::StartsWith("boxcar: " + unknown.path() + ": "));
   EXPECT_EQ(output.exit_code, 2);
+  expect_profile_refused({"profile", "--from=x.json", "--fast", "-o", "x.yaml"},
+                         "--from: measures nothing; leave out --backend, --fast, --memory and --samples");
   expect_profile_refused({"profile", "--from=x.json", "--samples=x.json", "-o", "x.yaml"},
                          "--samples: x.json is the same file as --from");
 }

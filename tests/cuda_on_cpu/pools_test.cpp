@@ -18,15 +18,16 @@ struct Row {
   const char* name;
   DType type;
   bool channels_last;
-  int64_t kernel, stride, padding;
+  int64_t kernel, stride, padding, channels = 8;
 };
 const Row rows[] = {
-    {"last", DType::bfloat16, true, 3, 2, 1},
+    {"last", DType::bfloat16, true, 3, 2, 1, 24},
     {"last_float32", DType::float32, true, 2, 2, 0},
     {"last_apart", DType::float16, true, 2, 3, 0},
     {"first", DType::float16, false, 3, 1, 1},
     {"float64", DType::float64, true, 3, 2, 1},
     {"of_many_elements", DType::float32, true, 12, 1, 0},
+    {"of_more_places_than_a_byte", DType::float32, true, 16, 1, 3},
     {"of_much_padding", DType::float32, true, 5, 1, 4},
 };
 
@@ -69,7 +70,8 @@ class PoolTest : public testing::TestWithParam<Row> {
                              {"stride", row.stride},
                              {"padding", row.padding},
                              {"channels_last", row.channels_last}};
-    const ir::Shape shape = row.channels_last ? ir::Shape{2, 13, 14, 8} : ir::Shape{2, 8, 13, 14};
+    const ir::Shape shape =
+        row.channels_last ? ir::Shape{2, 13, 14, row.channels} : ir::Shape{2, row.channels, 13, 14};
     const HostTensor x = drawn({shape, row.type}, 5);
     for (const std::string mode : {"max", "avg"}) {
       expect(mode + "_pool2d", {x}, attrs, libraries);

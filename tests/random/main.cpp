@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <fstream>
 #include <iostream>
+#include <stdexcept>
 
 #include "soak.h"
 
@@ -89,8 +90,13 @@ int main(int argc, char** argv) {
   options.laws = {laws.begin(), laws.end()};
   options.seconds = hours * 3600;
   options.progress = &std::cout;
-  if (!coverage.empty()) return print_coverage(coverage, options.seed);
-  if (given) return one_job(job, options.laws);
+  try {
+    if (!coverage.empty()) return print_coverage(coverage, options.seed);
+    if (given) return one_job(job, options.laws);
+  } catch (const std::invalid_argument& wrong) {
+    fmt::print(stderr, "random_jobs: {}\n", wrong.what());
+    return 2;
+  }
   if (options.jobs == 0 && hours == 0) options.jobs = 300;
   return print_soak(options);
 }

@@ -285,6 +285,8 @@ RandomJob parse_random_job(const std::string& text) {
   for (std::string word; words >> word;) {
     const size_t equals = word.find('=');
     const std::string path = word.substr(0, equals);
+    if (std::none_of(dimensions().begin(), dimensions().end(), [&](const auto& d) { return d.path == path; }))
+      throw std::invalid_argument(fmt::format("{}: no dimension of random jobs", path));
     const std::vector<std::string>& values = dimension(path).values;
     const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
     if (std::find(values.begin(), values.end(), value) == values.end())

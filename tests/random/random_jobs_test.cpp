@@ -49,6 +49,11 @@ TEST(RandomJobs, ReadBack) {
     }
 }
 
+TEST(RandomJobs, TextThatIsNoJobIsRefused) {
+  EXPECT_THROW(parse_random_job("parallel.nothing=1"), std::invalid_argument);
+  EXPECT_THROW(parse_random_job("parallel.tp=three"), std::invalid_argument);
+}
+
 TEST(RandomJobs, HaveThePairThatIsAskedFor) {
   const Coverage none;
   Drawer drawer(6);

@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(threads) pool_vectors(const __grid_constant__ 
 
 // Writes where each window has its first maximum, the number of the element in the window, a byte each;
 // windows that are all padding get `nowhere`. A thread to each vector of windows: `p` is of the forward pass.
-constexpr unsigned nowhere = 255;
+constexpr unsigned nowhere = most_places;
 template <class T>
 __global__ void __launch_bounds__(threads) find_maxima(const __grid_constant__ FastPool p) {
   constexpr int n = per_vector<T>;
@@ -164,7 +164,8 @@ bool fast_pool(const Pool& p, cudaStream_t stream) {
 }
 
 int64_t scratch_of_pool_grad(const Pool& p) {
-  return p.max ? p.images * p.channels * p.out_height * p.out_width : 0;
+  const bool places = p.max && p.last && p.kernel * p.kernel <= most_places;
+  return places ? p.images * p.channels * p.out_height * p.out_width : 0;
 }
 
 bool fast_pool_grad(const Pool& p, void* scratch, cudaStream_t stream) {
@@ -172,7 +173,7 @@ bool fast_pool_grad(const Pool& p, void* scratch, cudaStream_t stream) {
   if (!of_vectors(p, p.dx, p.dy, p.height, p.width, p.out_height, p.out_width, fast)) return false;
   fast.dy = p.dy.data;
   if (p.max) {
-    if (p.kernel * p.kernel > nowhere || p.x.type != p.dx.type) return false;
+    if (p.kernel * p.kernel > most_places || p.x.type != p.dx.type) return false;
     if (!of_vectors(p, p.dy, p.x, p.out_height, p.out_width, p.height, p.width, maxima)) return false;
     maxima.x = p.x.data, maxima.to = scratch;
   }

@@ -233,6 +233,8 @@ struct Pool {
   int64_t kernel = 1, stride = 1, padding = 0;
 };
 void launch_pool(const Pool& pool, bool wide, Stream stream);
+// Elements of a window whose places fit into a byte, and one for nowhere.
+constexpr int64_t most_places = 255;
 // `scratch`: of so many bytes, for the places of maxima.
 int64_t scratch_of_pool_grad(const Pool& pool);
 void launch_pool_grad(const Pool& pool, void* scratch, bool wide, Stream stream);
