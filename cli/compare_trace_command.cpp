@@ -131,10 +131,13 @@ backends::DeviceProfile calibrated(const std::string& name, const StepProfile& m
   };
   scale(device.matmul_efficiency, factor(WorkClass::products));
   const double attention = factor(WorkClass::attention);
-  scale(device.attention.forward, attention), scale(device.attention.backward, attention);
-  scale(device.attention.causal_forward, attention), scale(device.attention.causal_backward, attention);
-  for (auto& [kernel, curves] : device.attention_kernels)
-    scale(curves.forward, attention), scale(curves.backward, attention);
+  const auto scale_kernel = [&](backends::AttentionKernel& kernel) {
+    for (backends::Curve* curve :
+         {&kernel.forward, &kernel.backward, &kernel.causal_forward, &kernel.causal_backward})
+      scale(*curve, attention);
+  };
+  scale_kernel(device.attention);
+  for (auto& [name_of_kernel, kernel] : device.attention_kernels) scale_kernel(kernel);
   scale(device.memory_efficiency, factor(WorkClass::kernels));
   return device;
 }

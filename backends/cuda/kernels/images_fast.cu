@@ -30,29 +30,37 @@ __device__ inline unsigned other(const FastPool& p, const Spot& s, int row, int 
   return ((s.image * p.rows + row) * p.columns + column) * p.vectors.by + s.vector;
 }
 
+// Calls body(values of x, number in the window) for the elements of the window of y at `s` that are no
+// padding, row by row.
+template <class T, class Body>
+__device__ void over_window(const FastPool& p, const Spot& s, Body body) {
+  const int top = s.row * p.stride - p.padding, left = s.column * p.stride - p.padding;
+  for (int row = top < 0 ? 0 : top; row < top + p.kernel && row < p.rows; ++row)
+    for (int column = left < 0 ? 0 : left; column < left + p.kernel && column < p.columns; ++column) {
+      float value[per_vector<T>];
+      unpack<T>(vector_at(static_cast<const T*>(p.x), other(p, s, row, column)), value);
+      body(value, static_cast<unsigned>((row - top) * p.kernel + column - left));
+    }
+}
+
 template <class T, bool max>
 __global__ void __launch_bounds__(threads) pool_vectors(const __grid_constant__ FastPool p) {
   constexpr int n = per_vector<T>;
-  const T* const x = static_cast<const T*>(p.x);
   for (unsigned i = blockIdx.x * threads + threadIdx.x; i < p.count; i += gridDim.x * threads) {
     const Spot s = spot(p, i);
-    const int top = s.row * p.stride - p.padding, left = s.column * p.stride - p.padding;
     float result[n];
     bool begun = false;
 #pragma unroll
     for (int e = 0; e < n; ++e) result[e] = max ? -INFINITY : 0.0f;
-    for (int row = top < 0 ? 0 : top; row < top + p.kernel && row < p.rows; ++row)
-      for (int column = left < 0 ? 0 : left; column < left + p.kernel && column < p.columns; ++column) {
-        float value[n];
-        unpack<T>(vector_at(x, other(p, s, row, column)), value);
+    over_window<T>(p, s, [&](const float(&value)[n], unsigned) {
 #pragma unroll
-        for (int e = 0; e < n; ++e)
-          if (max)
-            result[e] = !begun || value[e] > result[e] ? value[e] : result[e];
-          else
-            result[e] += value[e];
-        begun = true;
-      }
+      for (int e = 0; e < n; ++e)
+        if (max)
+          result[e] = !begun || value[e] > result[e] ? value[e] : result[e];
+        else
+          result[e] += value[e];
+      begun = true;
+    });
     if (!max) {
       const auto elements = static_cast<float>(p.kernel * p.kernel);
 #pragma unroll
@@ -68,26 +76,20 @@ constexpr unsigned nowhere = most_places;
 template <class T>
 __global__ void __launch_bounds__(threads) find_maxima(const __grid_constant__ FastPool p) {
   constexpr int n = per_vector<T>;
-  const T* const x = static_cast<const T*>(p.x);
   for (unsigned i = blockIdx.x * threads + threadIdx.x; i < p.count; i += gridDim.x * threads) {
     const Spot s = spot(p, i);
-    const int top = s.row * p.stride - p.padding, left = s.column * p.stride - p.padding;
     float most[n];
     unsigned place[n];
 #pragma unroll
     for (int e = 0; e < n; ++e) place[e] = nowhere;
-    for (int row = top < 0 ? 0 : top; row < top + p.kernel && row < p.rows; ++row)
-      for (int column = left < 0 ? 0 : left; column < left + p.kernel && column < p.columns; ++column) {
-        float value[n];
-        unpack<T>(vector_at(x, other(p, s, row, column)), value);
-        const auto here = static_cast<unsigned>((row - top) * p.kernel + column - left);
+    over_window<T>(p, s, [&](const float(&value)[n], unsigned here) {
 #pragma unroll
-        for (int e = 0; e < n; ++e) {
-          if (place[e] != nowhere && !(value[e] > most[e])) continue;
-          most[e] = value[e];
-          place[e] = here;
-        }
+      for (int e = 0; e < n; ++e) {
+        if (place[e] != nowhere && !(value[e] > most[e])) continue;
+        most[e] = value[e];
+        place[e] = here;
       }
+    });
     unsigned packed[n / 4] = {};
 #pragma unroll
     for (int e = 0; e < n; ++e) packed[e / 4] |= place[e] << e % 4 * 8;

@@ -31,7 +31,7 @@ int collapse(int dims, const int64_t* extent, const int64_t* stride, Axis* axes)
 }
 
 constexpr int many_lines = threads / 32;
-constexpr int64_t few_rows = 64;  // which a thread adds alone
+constexpr int64_t few_rows = 64;                                // which a thread adds alone
 constexpr int64_t least_bytes = 1 << 14, most_bytes = 1 << 17;  // of a row, for a block
 constexpr int64_t wanted_blocks = multiprocessors * 4;
 
