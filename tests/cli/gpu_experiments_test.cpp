@@ -267,7 +267,8 @@ TEST(GpuRun, EndsWhatItStarted) {
   EXPECT_THAT(said.text, ::testing::Not(HasSubstr("runs on")));
 }
 
-// A program that trains the same on any plan but one of tensor parallelism, and hangs in none.
+// A program that trains the same on any plan but one of tensor parallelism, and fails at the end of a
+// pipeline.
 TEST(GpuRun, ComparesSeveralGpusWithOne) {
   const tests::TemporaryFolder folder;
   std::filesystem::create_directories(folder / "tools");
@@ -280,6 +281,7 @@ TEST(GpuRun, ComparesSeveralGpusWithOne) {
        "while [ \"$1\" != \"${1%train}\" ] || [ ! -x \"$1\" ]; do shift; done; exec \"$@\"\n");
   tool("boxcar", R"(case "$*" in *"--tp 4"*) x=3 ;; *) x=2 ;; esac
 printf '{"event": "start"}\n{"event": "step", "loss": %s}\n{"event": "step", "loss": 1.5}\n' "$x"
+case "$*" in *"--pp 4"*) exit 3 ;; esac
 )");
   const auto run = [&](int gpus) {
     tool("tools/nvidia-smi", fmt::format("for i in $(seq {}); do echo GPU; done\n", gpus));
@@ -294,6 +296,7 @@ printf '{"event": "start"}\n{"event": "step", "loss": %s}\n{"event": "step", "lo
                                        "one process: 2 1.5\n"
                                        "mpirun --allow-run-as-root --oversubscribe -n 4: 2 1.5\n\n=="));
   EXPECT_THAT(four.text, HasSubstr("one process: 3 1.5\nlosses differ from one GPU's\n"));
+  EXPECT_THAT(four.text, HasSubstr("\nexit code 3\none process: 2 1.5\n"));
   EXPECT_THAT(run(8).text, HasSubstr("== several: --pp 8"));
   const Said one = run(1);
   EXPECT_THAT(one.text, HasSubstr("\nseveral: GPUs here: 1, so nothing was run on several\n"));

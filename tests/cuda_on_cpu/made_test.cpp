@@ -61,6 +61,10 @@ TEST_F(CudaMade, ProductsAndOthers) {
   EXPECT_EQ(made(product(DType::bfloat16, 12)).why,
             "rows of 12 elements are no multiple of 16 bytes (widths that 8 divides; --pad-vocab 64 for a "
             "vocabulary)");
+  const ir::TensorType dy{{4, 16}, DType::bfloat16}, weight{{16, 12}, DType::bfloat16},
+      h{{4, 12}, DType::bfloat16};
+  EXPECT_EQ(made(measure::call_of("matmul_dgelu", {dy, weight, h}).call).why,
+            made(product(DType::bfloat16, 12)).why);
   EXPECT_EQ(made(product(DType::float64, 16)),
             (Made{"matmul_bias", "cuBLASLt, then own kernels",
                   "cuBLASLt has no epilogues in float64 (--precision bf16)"}));
