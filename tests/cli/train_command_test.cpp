@@ -110,6 +110,18 @@ TEST_F(Train, TellsImagesApart) {
   EXPECT_THAT(run_with({"--data=random"}), AllOf(HasSubstr(": 24 images a step;"), HasSubstr(" images/s")));
 }
 
+// The first step of momentum from zero is that of plain gradient descent; the second is not.
+TEST_F(Train, MomentsBeginAtZero) {
+  const Words alike{"--precision=fp64", "--learning-rate=0.1", "--dropout=0", "--global-batch=2"};
+  Words plain = alike, with_momentum = alike;
+  plain.push_back("--optimizer=sgd");
+  with_momentum.push_back("--optimizer=momentum");
+  const std::map<int, double> one = train(plain), other = train(with_momentum);
+  EXPECT_EQ(one.at(1), other.at(1));
+  EXPECT_EQ(one.at(2), other.at(2));
+  EXPECT_NE(one.at(3), other.at(3));
+}
+
 TEST_F(Train, SaysHowItGoesOnInJson) {
   const Output output = run_program(arguments({"--validate-every=3", "--validation-fraction=0.2"}));
   ASSERT_EQ(output.exit_code, 0) << output.err;
