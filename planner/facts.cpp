@@ -51,6 +51,7 @@ std::map<std::string, double> facts_of(const ir::Graph& graph, const Job& job) {
   };
   if (job.routing_skew > 1) facts["routing_skew"] = job.routing_skew;
   if (const double share = job.cluster.framework->fragmentation; share > 0) facts["fragmentation"] = share;
+  if (job.cluster.framework->allocator) facts["caching_allocator"] = 1;
   return facts;
 }
 

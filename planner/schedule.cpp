@@ -167,22 +167,28 @@ int in_flight(const std::vector<ir::PhaseRun>& order, int from, int to) {
   return most;
 }
 
-std::vector<int> chunks_in_flight(const Pipeline& p, int stage) {
+ChunksInFlight chunks_in_flight(const Pipeline& p, int stage) {
   const Groups groups(p);
   const int all = p.micro_batches * p.chunks, ahead = warm_up(p, stage);
-  std::vector<int> most(static_cast<size_t>(p.chunks));
+  ChunksInFlight result;
+  result.most.resize(static_cast<size_t>(p.chunks));
+  int most_at_once = 0;
   // Behind the warm-up every group is like the one before it, but for the first of the smaller ones.
   const int some = ahead + 3 * p.chunks * groups.largest();
   for (const int start : std::set{0, groups.begin(p.micro_batches % groups.count) * p.chunks}) {
-    std::vector<int> now(most.size(), start / p.chunks);
+    std::vector<int> now(result.most.size(), start / p.chunks);
     for (int k = 0; k < start - ahead; ++k) --at(now, interleaved_run(p, groups, k, false).phase - p.chunks);
+    int at_once = start - std::max(0, start - ahead);
     for (int k = start; k < std::min(all, start + some); ++k) {
       const int chunk = interleaved_run(p, groups, k, true).phase;
-      at(most, chunk) = std::max(at(most, chunk), ++at(now, chunk));
-      if (k >= ahead) --at(now, interleaved_run(p, groups, k - ahead, false).phase - p.chunks);
+      at(result.most, chunk) = std::max(at(result.most, chunk), ++at(now, chunk));
+      if (++at_once > most_at_once) most_at_once = at_once, result.at_once = now;
+      if (k < ahead) continue;
+      --at(now, interleaved_run(p, groups, k - ahead, false).phase - p.chunks);
+      --at_once;
     }
   }
-  return most;
+  return result;
 }
 
 }  // namespace boxcar::planner

@@ -110,7 +110,11 @@ struct MostOfParts {
 };
 MostOfParts most_of_parts(const Pipeline& pipeline, int stage);
 
-// The same by chunk, from its forward pass to the backward pass that reads what it left.
-std::vector<int> chunks_in_flight(const Pipeline& pipeline, int stage);
+// By chunk, micro-batches whose forward pass has begun and whose backward pass, which reads what that left,
+// is not over: the most of each, and how many there are when a stage has most of all chunks.
+struct ChunksInFlight {
+  std::vector<int> most, at_once;
+};
+ChunksInFlight chunks_in_flight(const Pipeline& pipeline, int stage);
 
 }  // namespace boxcar::planner

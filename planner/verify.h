@@ -8,13 +8,14 @@
 
 namespace boxcar::planner {
 
-// One memory figure per class, in bytes, with its parts by ir::MemoryKind.
+// One memory figure per class, in bytes, with its parts by ir::MemoryKind: its arena, or what registers hold
+// at once where an allocator gives memory (holdings.h).
 struct MemoryUse {
   int cls = 0;
   int64_t total = 0;
   std::vector<int64_t> by_kind;  // size ir::memory_kinds; what each kind holds at the moment of the peak
-  // The most bytes that forward passes leave to backward passes at once. Registers are allocated for good, so
-  // a device's arena has more where several stages share it: each stage's most.
+  // The most bytes that forward passes leave to backward passes at once. An arena has more where several
+  // stages share a device: each stage's most.
   int64_t kept_activations = 0;
 };
 std::vector<MemoryUse> memory_use(const ir::Plan& plan);

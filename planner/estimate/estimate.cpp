@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "backends/machines/device_profile.h"
+#include "backends/machines/framework.h"
 #include "ir/ops/updates.h"
 #include "ir/parameter_kinds.h"
 #include "planner/arena.h"
@@ -15,6 +16,7 @@
 #include "planner/estimate/phase_walks.h"
 #include "planner/estimate/placed_probe.h"
 #include "planner/estimate/slow_stages.h"
+#include "planner/holdings.h"
 #include "planner/laid_out.h"
 #include "planner/solve/cost.h"
 #include "planner/training_graph.h"
@@ -137,7 +139,42 @@ std::vector<std::vector<bool>> read_elsewhere(const ir::Plan& plan) {
   return result;
 }
 
-// As ProgramBuilder counts the slots of registers, and plan_memory lays them out.
+// With an allocator, as Holdings counts them. Forward passes leave what is counted by micro-batches in
+// flight.
+void add_given_bytes(const ir::Plan& plan, int program_at, StageCost& cost) {
+  const ir::Program& program = at(plan.programs, program_at);
+  const planner::Holdings holdings(plan, program_at, true);
+  const auto kind_of = [&](int phase) { return at(program.phases, phase).kind; };
+  const bool splits = std::ranges::any_of(
+      program.phases, [](const ir::PlanPhase& phase) { return phase.kind == ir::PhaseKind::weight; });
+  std::vector<double> left(program.phases.size());
+  for (size_t r = 0; r < program.registers.size(); ++r) {
+    const planner::Span& span = holdings.span(static_cast<int>(r));
+    if (span.from < 0 || span.from == span.to || !at(program.phases, span.from).is_pass()) continue;
+    const auto bytes = static_cast<double>(program.registers[r].bytes);
+    at(left, span.from) += bytes;
+    (kind_of(span.from) != ir::PhaseKind::forward            ? cost.to_weight
+     : splits && kind_of(span.to) == ir::PhaseKind::backward ? cost.to_backward
+                                                             : at(cost.bytes, ir::MemoryKind::activations)) +=
+        bytes;
+  }
+  double always = 0;
+  for (size_t kind = 0; kind < cost.bytes.size(); ++kind) {
+    const auto bytes = static_cast<double>(holdings.always()[kind]);
+    const bool moves = static_cast<ir::MemoryKind>(kind) == ir::MemoryKind::activations;
+    at(cost.bytes, moves ? ir::MemoryKind::workspace : static_cast<ir::MemoryKind>(kind)) += bytes;
+    always += bytes;
+  }
+  for (int phase = 0; phase < static_cast<int>(program.phases.size()); ++phase) {
+    if (!at(program.phases, phase).is_pass()) continue;
+    const planner::BytesByKind held = holdings.in_phase(phase);
+    cost.transient =
+        std::max(cost.transient, std::accumulate(held.begin(), held.end(), 0.0) - always - left[phase]);
+  }
+  cost.transient += static_cast<double>(program.workspace_bytes);
+}
+
+// In an arena, as ProgramBuilder counts the slots of registers, and plan_memory lays them out.
 void add_bytes(const ir::Program& program, const std::vector<bool>& read_elsewhere, StageCost& cost) {
   const auto kind_of = [&](int actor) { return program.phase_of(at(program.actors, actor)).kind; };
   std::vector<bool> for_backward(program.registers.size()), for_weight = for_backward;
@@ -199,8 +236,9 @@ struct ActTimes {
   std::vector<double> seconds, alone, launches, least;
 };
 
-StageCost stage_cost(const ir::Program& program, const ActTimes& times,
+StageCost stage_cost(const ir::Plan& plan, int program_at, bool allocates, const ActTimes& times,
                      const std::vector<bool>& read_elsewhere, const ParameterNames& experts) {
+  const ir::Program& program = at(plan.programs, program_at);
   const auto& [seconds, alone, launches, least] = times;
   StageCost cost;
   const auto kind_of = [&](int phase) { return at(program.phases, phase).kind; };
@@ -225,7 +263,10 @@ StageCost stage_cost(const ir::Program& program, const ActTimes& times,
     if (kind_of(phase) == ir::PhaseKind::forward) cost.forward_waiting += waits;
   }
   add_elements(program, experts, cost);
-  add_bytes(program, read_elsewhere, cost);
+  if (allocates)
+    add_given_bytes(plan, program_at, cost);
+  else
+    add_bytes(program, read_elsewhere, cost);
   return cost;
 }
 
@@ -473,8 +514,8 @@ ModelCost Measuring::of(const CostKey& key) {
     ActTimes times{seconds_on(cluster), seconds_on(ahead), seconds_on(launching), {}};
     times.least = cluster.node.nic_bandwidth == unshared ? times.alone : seconds_on(least);
     for (double& launch : times.launches) launch /= slow_host;
-    stages.push_back(
-        stage_cost(program(cls), times, at(elsewhere_read, plan.classes[cls].program), probe.experts));
+    stages.push_back(stage_cost(plan, plan.classes[cls].program, cluster.framework->allocator.has_value(),
+                                times, at(elsewhere_read, plan.classes[cls].program), probe.experts));
     if (slowest > 1) note_slower(program(cls), seconds_on(slow), slowest, stages.back());
     if (stage > 0) boundaries.push_back(pulled_forward(program(cls)));
     if (stage == 1) before = before_gradient(program(cls), times.seconds);

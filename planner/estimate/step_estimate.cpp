@@ -55,11 +55,15 @@ void add(StageCost& sum, const StageCost& part, double times = 1) {
 }
 
 // Micro-batches whose activations a stage holds at most, of each of its virtual stages.
-std::vector<Held> in_flight(const Hints& h, int stage, int micro_batches) {
+std::vector<Held> in_flight(const Job& job, int stage) {
+  const Hints& h = job.parallel;
+  const int micro_batches = job.train.micro_batches;
   const planner::Pipeline pipeline = planner::pipeline_of(h, micro_batches);
-  std::vector<Held> held;
   if (h.virtual_stages > 1) {
-    for (const double chunk : planner::chunks_in_flight(pipeline, stage)) held.push_back({chunk, chunk, 0});
+    const planner::ChunksInFlight chunks = planner::chunks_in_flight(pipeline, stage);
+    std::vector<Held> held;
+    for (const double chunk : job.cluster.framework->allocator ? chunks.at_once : chunks.most)
+      held.push_back({chunk, chunk, 0});
     return held;
   }
   const planner::MostOfParts parts = planner::most_of_parts(pipeline, stage);
@@ -149,14 +153,15 @@ double waiting(const TiedUse& first) { return 2 * parameter_bytes(first.states);
 
 // A layer, or an end of the model, as ZeRO gathers its parameters and reduces its gradients.
 struct Piece {
-  double parameters = 0, transient = 0;  // bytes on a device
+  double parameters = 0, transient = 0, kept = 0;  // bytes on a device; kept by a micro-batch
 };
 
 std::vector<Piece> pieces_of(const Job& job, const ModelCost& cost, const Part& part) {
   std::vector<Piece> pieces;
   const bool gathers_experts = shares_experts(job.parallel);
   const auto add = [&](const StageCost& c) {
-    pieces.push_back({parameter_bytes(c) * (1 - (gathers_experts ? 0 : experts_of(c))), c.transient});
+    const double kept = at(c.bytes, ir::MemoryKind::activations);
+    pieces.push_back({parameter_bytes(c) * (1 - (gathers_experts ? 0 : experts_of(c))), c.transient, kept});
   };
   if (part.first) add(cost.first);
   for (int l = part.begin; l < part.begin + part.layers; ++l)
@@ -170,13 +175,16 @@ std::vector<Piece> pieces_of(const Job& job, const ModelCost& cost, const Part& 
 
 // The most bytes that acts of a backward pass need for a moment where gradients are reduced layer by layer:
 // while a piece's gradients are made, those of the piece behind it wait, and those of the next are reduced.
-double transient_with_gradients(const std::vector<Piece>& pieces, double fragmented, double reduced) {
-  double most = 0;
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    double bytes = fragmented * pieces[i].transient + pieces[i].parameters;
+// With an allocator (`frees`), what pieces behind it kept is given back by then.
+double transient_with_gradients(const std::vector<Piece>& pieces, double fragmented, double reduced,
+                                bool frees) {
+  double most = 0, freed = 0;
+  for (size_t i = pieces.size(); i-- > 0;) {
+    double bytes = fragmented * (pieces[i].transient - freed) + pieces[i].parameters;
     for (size_t behind = i + 1; behind < std::min(i + 3, pieces.size()); ++behind)
       bytes += reduced * pieces[behind].parameters;
     most = std::max(most, bytes);
+    if (frees) freed += pieces[i].kept;
   }
   return most;
 }
@@ -191,23 +199,27 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
                gradients = stage.bytes[kind(ir::MemoryKind::gradients)],
                parameters = stage.bytes[kind(ir::MemoryKind::parameters)];
   const double fragmented = 1 + job.cluster.framework->fragmentation;
+  const bool allocates = job.cluster.framework->allocator.has_value();
   const GradientBytes gradient = gradient_bytes(job);
   double transient = fragmented * stage.transient;
   if (sharding.reduces_each_micro_batch())
     for (const Part& one : parts)
       transient = std::max(transient, transient_with_gradients(pieces_of(job, cost, one), fragmented,
-                                                               gradient.reduced / gradient.made));
-  double bytes = fragmented * (stage.bytes[kind(ir::MemoryKind::activations)] +
-                               stage.bytes[kind(ir::MemoryKind::workspace)]) +
-                 transient;
-  bytes += optimizer * (sharding.states ? part : 1);
+                                                               gradient.reduced / gradient.made, allocates));
+  double bytes = optimizer * (sharding.states ? part : 1) + gradients * (sharding.gradients ? part : 1) +
+                 parameters * (sharding.parameters ? part : 1);
   // Tensors that are kept whole exist in parts as well: a gather's inputs and a reduction's outputs.
   const double shards =
       sharding.states && planner::shards_of(h) > 1 ? part - (shares_experts(h) ? 0 : experts_of(stage)) : 0;
   const double reduced = gradient.reduced / gradient.summed;  // before, with a cast of it, and behind
   const bool cast = h.dp * h.cp > 1 && gradient.is_cast(false);
-  bytes += gradients * (sharding.gradients ? part : 1 + (cast ? reduced : 0) + shards * reduced);
-  bytes += parameters * (sharding.parameters ? part : 1 + shards);
+  const double in_parts = gradients * (sharding.gradients ? 0 : (cast ? reduced : 0) + shards * reduced) +
+                          parameters * (sharding.parameters ? 0 : shards);
+  const double in_passes = fragmented * (stage.bytes[kind(ir::MemoryKind::activations)] +
+                                         stage.bytes[kind(ir::MemoryKind::workspace)]) +
+                           transient;
+  // An allocator gives bytes to the parts after the passes, an arena has all at once.
+  bytes += allocates ? std::max(in_passes, in_parts) : in_passes + in_parts;
   // Each pass of a chunk gathers what it begins with while the device does something else.
   if (sharding.gathers_in_each_pass())
     for (const Part& one : parts) {
@@ -503,8 +515,7 @@ double period_with(const std::vector<PipelineStage>& stages, const std::vector<i
 
 InFlight in_flight_of(const Job& job) {
   InFlight result;
-  for (int s = 0; s < job.parallel.pp; ++s)
-    result.push_back(in_flight(job.parallel, s, job.train.micro_batches));
+  for (int s = 0; s < job.parallel.pp; ++s) result.push_back(in_flight(job, s));
   return result;
 }
 

@@ -200,7 +200,7 @@ PlanExplanation explain_plan(const ir::Plan& plan, const backends::Cluster& clus
     StageExplanation stage{report.stages[p], "", "", in_flight(plan.programs[p]), {}, {}};
     if (laid) {
       const int number = stages[p];
-      const std::vector<int> chunks = planner::chunks_in_flight(laid->pipeline, number);
+      const std::vector<int> chunks = planner::chunks_in_flight(laid->pipeline, number).most;
       stage.in_flight = *std::max_element(chunks.begin(), chunks.end());
       stage.layers = layers_of(laid->hints, number);
       stage.mesh = mesh_text(laid->mesh);

@@ -450,7 +450,8 @@ TEST_F(SweepCommand, ThePageShowsWhatItPrints) {
         "/bin/sh",
         {"-c", "cd " + folder_ + " && " + tests::replace_all(blocks[i], "build/boxcar", BOXCAR_PROGRAM)});
     EXPECT_EQ(output.out, blocks[i + 1]) << "put what the command prints into docs/sweep.md";
-    EXPECT_EQ(output.err, "");
+    // Nothing but progress, on a machine that takes long.
+    EXPECT_THAT(output.err, testing::MatchesRegex("(boxcar: [0-9]+ of [0-9]+ points[^\n]*\n)*"));
   }
 }
 

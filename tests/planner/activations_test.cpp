@@ -85,6 +85,26 @@ TEST(Activations, AnAllocatorHoldsAShareOfWhatComesAndGoesInVain) {
   EXPECT_EQ(of(held, ir::MemoryKind::workspace) - of(exact, ir::MemoryKind::workspace), moving / 2);
 }
 
+// The chunks of a stage have most micro-batches in flight at different times. An arena has room for each
+// one's most; an allocator gives bytes for what there is, as the simulation counts them.
+TEST(Activations, AnAllocatorGivesBytesForWhatThereIsAtOnce) {
+  for (const int chunks : {1, 4})
+    for (const int zero : {0, 1}) {
+      Job job = wide_job(1, false);
+      job.model->layers = 8, job.gpus = 4, job.parallel.pp = job.parallel.dp = 2, job.global_batch = 64;
+      job.parallel.virtual_stages = chunks, job.parallel.zero = zero;
+      const int64_t arena = memory_use(compile(resolve(job)))[0].total;
+      job.cluster.framework->allocator = backends::CachingAllocator{};
+      const ir::Plan plan = compile(resolve(job));
+      const int64_t given = memory_use(plan)[0].total;
+      const auto held = static_cast<double>(
+          sim::simulate(plan, backends::load_cluster("dgx-a100-80g", 4)).classes[0].peak_bytes);
+      EXPECT_NEAR(static_cast<double>(given) / held, 1, 0.05) << chunks << zero;
+      EXPECT_LT(static_cast<double>(given) / static_cast<double>(arena), chunks == 1 ? 1.0 : 0.91)
+          << chunks << zero;
+    }
+}
+
 TEST(Activations, ALayerKeepsWhatTheFormulaSays) {
   for (int tp : {2, 4, 8})
     for (bool sequence_parallel : {false, true})

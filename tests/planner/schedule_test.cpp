@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "sbp/at.h"
 #include "sbp/error.h"
@@ -81,10 +83,15 @@ TEST(Schedule, CountsWhatEveryChunkHasInFlight) {
         Pipeline{Schedule::one_f_one_b, 4, 2, 3}, Pipeline{Schedule::one_f_one_b, 4, 1, 6},
         Pipeline{Schedule::zb_h2, 3, 1, 7}})
     for (int stage = 0; stage < p.stages; ++stage) {
-      const std::vector<int> counts = chunks_in_flight(p, stage);
-      ASSERT_EQ(counts.size(), static_cast<size_t>(p.chunks));
+      const ChunksInFlight counts = chunks_in_flight(p, stage);
+      ASSERT_EQ(counts.most.size(), static_cast<size_t>(p.chunks));
       for (int c = 0; c < p.chunks; ++c)
-        EXPECT_EQ(at(counts, c), in_flight(stage_order(p, stage), forward_phase(c), backward_phase(p, c)));
+        EXPECT_EQ(at(counts.most, c), in_flight(stage_order(p, stage), forward_phase(c), backward_phase(p, c)));
+      int now = 0, most = 0;
+      for (const ir::PhaseRun& run : stage_order(p, stage))
+        most = std::max(most, now += run.phase < p.chunks ? 1 : run.phase < 2 * p.chunks ? -1 : 0);
+      EXPECT_EQ(std::accumulate(counts.at_once.begin(), counts.at_once.end(), 0), most) << p.chunks << stage;
+      for (int c = 0; c < p.chunks; ++c) EXPECT_LE(at(counts.at_once, c), at(counts.most, c));
     }
 }
 

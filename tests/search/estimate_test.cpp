@@ -349,7 +349,8 @@ TEST(Search, EstimatesOfMemoryAreNearThePlans) {
     const std::vector<int> all{values...};
     return all[random() % all.size()];
   };
-  std::map<int, std::pair<double, int>> off;  // by level of ZeRO: sum, points
+  // By level of ZeRO, and whether an allocator gives memory: sum, points.
+  std::map<std::pair<int, bool>, std::pair<double, int>> off;
   for (int j = 0; j < 24; ++j) {
     Job job = small_gpt(16);
     const std::string family = std::array{"gpt", "llama", "t5", "gpt"}[static_cast<size_t>(j % 4)];
@@ -363,6 +364,7 @@ TEST(Search, EstimatesOfMemoryAreNearThePlans) {
     job.train.precision = one_of(0, 1) == 0 ? ir::Precision::fp16 : ir::Precision::fp32;
     job.global_batch = one_of(32, 64);
     job.cluster.framework->fragmentation = j % 3 == 0 ? 0.5 : 0;
+    if (j % 5 < 2) job.cluster.framework->allocator = backends::CachingAllocator{};
     std::vector<Job> points;
     each_point(job, {}, [&](const Job& point) { return points.push_back(point), false; });
     std::shuffle(points.begin(), points.end(), random);
@@ -380,14 +382,19 @@ TEST(Search, EstimatesOfMemoryAreNearThePlans) {
           job.model->layers, job.model->hidden, family, job.model->experts, job.model->expert_every,
           job.model->seq, job.model->vocab, h.dp, h.tp, h.pp, h.virtual_stages, h.ep, h.zero,
           point.train.micro_batches, fmt::join(point.train.recompute_layers, ","), ratio, plan / 1e6);
-      auto& [sum, count] = off[h.zero];
+      auto& [sum, count] = off[{h.zero, job.cluster.framework->allocator.has_value()}];
       sum += std::abs(ratio - 1), ++count;
     }
   }
-  for (const auto& [zero, error] : off) {
-    EXPECT_GT(error.second, 25) << "ZeRO " << zero;
-    EXPECT_LT(error.first / error.second, 0.05) << "ZeRO " << zero;
-    RecordProperty(fmt::format("zero{}", zero), fmt::format("{:.4f}", error.first / error.second));
+  EXPECT_EQ(off.size(), 8u);
+  for (const auto& [kind, error] : off) {
+    const auto& [zero, allocates] = kind;
+    EXPECT_GT(error.second, 10) << "ZeRO " << zero << allocates;
+    const bool moving =
+        allocates && zero >= 2;  // parts of parameters and gradients come and go by themselves
+    EXPECT_LT(error.first / error.second, moving ? 0.065 : 0.05) << "ZeRO " << zero << allocates;
+    RecordProperty(fmt::format("zero{}{}", zero, allocates ? "given" : ""),
+                   fmt::format("{:.4f}", error.first / error.second));
   }
 }
 
