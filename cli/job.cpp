@@ -439,7 +439,8 @@ Request request_of(const GivenKeys& given, bool searched = false) {
     use_attention_kernel(given, request);
     backends::put_framework(request.job.cluster, framework);
     keep_free(request.job.cluster.device, request.memory_margin);
-    hints.retained_bytes = backends::retained_bytes(request.job.cluster);
+    hints.retained_bytes = request.job.cluster.framework->retained_bytes;
+    hints.keeps_float8 = backends::keeps_float8(request.job.cluster);
   });
   return request;
 }

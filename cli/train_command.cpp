@@ -26,6 +26,7 @@
 #include "cli/train_log.h"
 #include "planner/communication_order.h"
 #include "planner/estimate/layout_labels.h"
+#include "planner/retained.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
 #include "sim/ran.h"
@@ -250,7 +251,7 @@ void train(const TrainArguments& arguments, Extent extent, Shared& shared) {
   const training::TrainRun& options = resolved.request.run;
   planner::Job here = resolved.job;
   // The simulated framework's: here every result has a place of its own.
-  here.parallel.retained_bytes.clear();
+  planner::keep_as_here(here.parallel);
   const planner::ResolvedJob job = planner::resolve(std::move(here));
   check(resolved.request, given);
   const auto name = [&given](const std::string& path) { return where(given, path); };

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "planner/lowering/passes.h"
+#include "planner/retained.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
 
@@ -108,6 +109,7 @@ ir::Plan lower(const LoweringInput& input) {
   plan.micro_batches = input.pipeline.micro_batches;
   for (size_t p = 0; p < programs.size(); ++p) {
     programs[p].builder.finish();
+    if (input.hints.keeps_float8) keep_operands_in_float8(programs[p].builder.program);
     plan.programs.push_back(std::move(programs[p].builder.program));
     ir::RankClass cls{static_cast<int>(p), classes[p % classes.size()]};
     for (int& member : cls.devices) member = input.mesh.device(member, static_cast<int>(p / classes.size()));

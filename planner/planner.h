@@ -43,6 +43,7 @@ struct Hints {
   int defer_head_grad = 0;  // micro-batches that defer the gradient of the head's weight to the last
   // By op: bytes that a framework keeps for the backward pass, as a multiple of the op's output.
   std::map<std::string, double> retained_bytes;
+  bool keeps_float8 = false;     // operands of products are kept in 8 bits (keep_operands_in_float8)
   bool fused_optimizer = false;  // one act updates all states of a device that one rule updates
   bool gather_logits = false;    // the loss reads the whole vocabulary on each rank of tp
   bool gather_keys = false;      // fused attention reads all keys and values on each rank of cp

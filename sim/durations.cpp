@@ -172,7 +172,7 @@ double ActCosts::fixed_seconds(const ir::Program& program, const ir::Actor& acto
                     prepare_seconds(plan_, program, actor, cluster_.node));
   if (actor.kind != ir::ActorKind::kernel || !ir::has_op(actor.op) || run.in_producer) return 0;
   const ir::OpDef& def = ir::op(actor.op);
-  const double alone = (runs_in_float8(cluster_, actor) ? float8_product_seconds : kernel_seconds)(
+  const double alone = (runs_in_float8(cluster_, program, actor) ? float8_product_seconds : kernel_seconds)(
       cluster_.device, def, input_types(program, actor), output_types(program, actor), actor.attrs);
   const double own = is_bound_by_compute(def) ? alone * straggler_factor_ : alone;
   const double seconds = (own + run.more_seconds) * run.factor;

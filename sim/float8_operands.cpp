@@ -34,14 +34,25 @@ bool fuses_with(const backends::Framework& framework, const ir::Actor* producer)
 }
 
 bool is_weight(const ir::Actor& product, size_t operand) {
-  return operand == 1 && role_of(ir::op(product.op), product.attrs) != ProductRole::weight_grad;
+  return operand == 1 && ir::role_of(ir::op(product.op), product.attrs) != ProductRole::weight_grad;
+}
+
+// Whether a product reads a weight or makes the gradient of one.
+bool is_of_weight(const ir::Program& program, const ir::Actor& product) {
+  const auto memory = [&program](int reg) { return at(program.registers, reg).memory; };
+  if (ir::role_of(ir::op(product.op), product.attrs) == ProductRole::weight_grad)
+    return memory(at(product.outputs, 0)) == ir::MemoryKind::gradients;
+  return at(product.inputs, 1).program < 0 && memory(at(product.inputs, 1).reg) == ir::MemoryKind::parameters;
 }
 
 }  // namespace
 
-bool runs_in_float8(const backends::Cluster& cluster, const ir::Actor& actor) {
-  return cluster.device->float8 && actor.kind == ir::ActorKind::kernel && actor.layer >= 0 &&
-         ir::has_op(actor.op) && has_float8(ir::op(actor.op));
+bool runs_in_float8(const backends::Cluster& cluster, const ir::Program& program, const ir::Actor& actor) {
+  if (!cluster.device->float8 || actor.kind != ir::ActorKind::kernel || actor.layer < 0 ||
+      !ir::has_op(actor.op))
+    return false;
+  const ir::OpDef& def = ir::op(actor.op);
+  return has_float8(def, def.family == ir::Family::matmul && is_of_weight(program, actor));
 }
 
 std::array<Float8Operand, 2> float8_operands(const backends::Framework& framework, const ir::Program& program,
@@ -73,7 +84,7 @@ bool gathers_in_float8(const backends::Cluster& cluster, const ir::Program& prog
     for (size_t i = 0; i < reader.inputs.size(); ++i) {
       const ir::Input& input = reader.inputs[i];
       if (producer_of(program, input) != &actor || ir::is_control(at(program.registers, input.reg))) continue;
-      if (!runs_in_float8(cluster, reader) || i > 1 || is_weight(reader, i)) return false;
+      if (!runs_in_float8(cluster, program, reader) || i > 1 || is_weight(reader, i)) return false;
       read = true;
     }
   return read;

@@ -10,7 +10,7 @@
 namespace boxcar::sim {
 
 // Whether a kernel of `program` is a product of a layer on devices that run those in 8 bits (use_float8).
-bool runs_in_float8(const backends::Cluster& cluster, const ir::Actor& actor);
+bool runs_in_float8(const backends::Cluster& cluster, const ir::Program& program, const ir::Actor& actor);
 
 // Operands of such a product: gathered if a collective gathered them, fused with a producer as the framework
 // does, and a weight as the micro-batches that read the same copy.

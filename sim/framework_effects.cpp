@@ -81,10 +81,10 @@ void batch_copies(const Subject& s, RunAct& run) {
 }
 
 void casts_to_float8(const Subject& s, RunAct& run) {
-  if (!runs_in_float8(s.cluster, s.actor)) return;
+  if (!runs_in_float8(s.cluster, s.program, s.actor)) return;
   const auto operands = float8_operands(s.framework, s.program, s.actor);
   const Float8Casts casts =
-      float8_casts(s.cluster.device, role_of(ir::op(s.actor.op), s.actor.attrs), operands);
+      float8_casts(s.cluster.device, ir::role_of(ir::op(s.actor.op), s.actor.attrs), operands);
   run.more_seconds += casts.seconds;
   run.launches += casts.launches;
 }

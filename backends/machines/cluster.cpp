@@ -128,12 +128,8 @@ double outside_bytes(const Cluster& cluster) {
   return cluster.node.outside_bytes + cluster.framework->outside_bytes;
 }
 
-std::map<std::string, double> retained_bytes(const Cluster& cluster) {
-  std::map<std::string, double> retained = cluster.framework->retained_bytes;
-  if (cluster.device->float8)
-    for (const auto& [op, factor] : cluster.framework->float8_retained_bytes)
-      retained.try_emplace(op, 1.0).first->second *= factor;
-  return retained;
+bool keeps_float8(const Cluster& cluster) {
+  return cluster.device->float8 && cluster.framework->float8_operands_stay;
 }
 
 double library_workspaces(const Cluster& cluster) {

@@ -68,8 +68,8 @@ std::vector<std::string> cluster_presets();  // names, sorted
 void put_framework(Cluster& cluster, const Framework& framework);
 // Bytes of a device's memory outside tensors: the node's and the framework's.
 double outside_bytes(const Cluster& cluster);
-// By op, for the framework on the cluster's device: times the bytes of its output that stay with it.
-std::map<std::string, double> retained_bytes(const Cluster& cluster);
+// Whether operands of products are kept in 8 bits: the framework does, and the device runs such products.
+bool keeps_float8(const Cluster& cluster);
 // Bytes of all library workspaces from the framework's allocator; 0 where it has none.
 double library_workspaces(const Cluster& cluster);
 

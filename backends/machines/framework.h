@@ -64,6 +64,8 @@ struct Framework {
   bool sums_half_in_products = false;  // sums in 16 bits too
   Float8Fuses float8_fuses = Float8Fuses::kernels;
   bool float8_weights_stay = true;  // a weight's copy in 8 bits, for all micro-batches of a step
+  // Operands that gradients of weights read are kept in 8 bits; those that other ops read too in both types.
+  bool float8_operands_stay = false;
   // By op: times the bytes that boxcar's own kernel moves; and further where operands have 16 bits.
   std::map<std::string, double> op_bytes, half_op_bytes;
   bool reduce_whole = false;       // gradients of sharded states are all-reduced
@@ -77,10 +79,8 @@ struct Framework {
   // By op: how often its results are copied where a device has more than one sequence, since positions lie
   // before sequences there; by tensor: how often it is copied where it has been gathered, part by part.
   std::map<std::string, double> batch_copies, gather_copies;
-  // By op: times the bytes of its output that stay with it; and further where products run in 8 bits, since
-  // they keep their operands so.
-  std::map<std::string, double> retained_bytes, float8_retained_bytes;
-  std::map<std::string, std::string> defaults;  // of job keys by path, where a job says nothing
+  std::map<std::string, double> retained_bytes;  // by op: times the bytes of its output that stay with it
+  std::map<std::string, std::string> defaults;   // of job keys by path, where a job says nothing
   // Values of job keys, by path, that a search takes in place of a default that is slower, where a flag of
   // the framework's own allows it.
   std::map<std::string, std::string> searched_as;
@@ -124,6 +124,7 @@ void visit(Visitor& v, Framework& f) {
   v.flag("sums_half_in_products", f.sums_half_in_products);
   v.word("float8_fuses", f.float8_fuses);
   v.flag("float8_weights_stay", f.float8_weights_stay);
+  v.flag("float8_operands_stay", f.float8_operands_stay);
   v.flag("gather_by_broadcast", f.gather_by_broadcast);
   v.number("piece_seconds", 0, 1, f.piece_seconds);
   v.whole("apart_elements", int64_t{0}, int64_t{1} << 40, f.apart_elements);
@@ -141,7 +142,6 @@ void visit(Visitor& v, Framework& f) {
   v.number("fragmentation", 0, 0.9, f.fragmentation);
   v.optional("allocator", f.allocator, [&](CachingAllocator& allocator) { visit(v, allocator); });
   v.names("retained_bytes", 0, 100, f.retained_bytes);
-  v.names("float8_retained_bytes", 0.1, 100, f.float8_retained_bytes);
   v.texts("defaults", f.defaults);
   v.texts("searched_as", f.searched_as);
   v.texts("runs", f.runs);

@@ -20,6 +20,14 @@ using sbp::Sbp;
 constexpr Boxing never{0, std::numeric_limits<double>::infinity()};
 
 // Whether every part holds something.
+// Whether a product reads a weight or makes the gradient of one.
+bool is_of_weight(const ir::Graph& graph, const ir::Op& op) {
+  const auto has = [&graph](const std::vector<ir::TensorId>& tensors, ir::Role role) {
+    return std::ranges::any_of(tensors, [&](ir::TensorId t) { return graph.tensor(t).role == role; });
+  };
+  return has(op.inputs, ir::Role::parameter) || has(op.outputs, ir::Role::gradient);
+}
+
 bool fills(const ir::Types& types, const std::vector<Sbp>& layout, int64_t parts) {
   for (size_t i = 0; i < types.size(); ++i)
     if (layout[i].is_split() && at(types[i].shape, layout[i].axis) < parts) return false;
@@ -90,7 +98,7 @@ double LayoutCosts::Making::seconds(const backends::DeviceProfile& device) const
     return sim::Float8Operand{.elements = static_cast<double>(at(inputs, i).elements())};
   };
   return sim::float8_product_seconds(device, def, inputs, outputs, attrs) +
-         sim::float8_casts(device, sim::role_of(def, attrs), {operand(0), operand(1)}).seconds;
+         sim::float8_casts(device, ir::role_of(def, attrs), {operand(0), operand(1)}).seconds;
 }
 
 LayoutCosts::LayoutCosts(const backends::Cluster& cluster, const Mesh& mesh)
@@ -100,7 +108,8 @@ const std::vector<OpChoice>& LayoutCosts::choices(const ir::Graph& graph, const 
                                                   const Given& given) {
   ir::Types whole;
   const ir::OpDef& def = ir::op(op.type);
-  const bool float8 = cluster_.device->float8 && sim::has_float8(def) && graph.in_layer(op);
+  const bool float8 =
+      cluster_.device->float8 && sim::has_float8(def, is_of_weight(graph, op)) && graph.in_layer(op);
   Making making{def, {}, {}, op.attrs, {}, given, op, whole, float8};
   planner::KeyWriter key;
   key.text(op.type);

@@ -23,15 +23,8 @@ bool is_gathered(const Float8Operand& operand) { return operand.own >= 0 && oper
 
 }  // namespace
 
-ProductRole role_of(const ir::OpDef& def, const ir::Attrs& attrs) {
-  if (def.name.ends_with("_grad")) return ProductRole::weight_grad;
-  const auto transposed = attrs.find("transpose_b");
-  const bool input_grad = transposed != attrs.end() && std::get<bool>(transposed->second);
-  return input_grad ? ProductRole::input_grad : ProductRole::forward;
-}
-
-bool has_float8(const ir::OpDef& def) {
-  return def.family == ir::Family::matmul && def.name != "batch_matmul";
+bool has_float8(const ir::OpDef& def, bool of_weight) {
+  return def.family == ir::Family::matmul && (of_weight || def.name != "batch_matmul");
 }
 
 Float8Casts float8_casts(const DeviceProfile& device, ProductRole role,

@@ -9,16 +9,15 @@
 #include <array>
 
 #include "backends/machines/forward.h"
-#include "ir/op.h"
+#include "ir/product_role.h"
 
 namespace boxcar::sim {
 
-// The products of x w = y: itself, dy w^T, and x^T dy. The op's name and `transpose_b` tell them apart.
-enum class ProductRole : uint8_t { forward, input_grad, weight_grad };
-ProductRole role_of(const ir::OpDef& def, const ir::Attrs& attrs);
+using ir::ProductRole;
 
-// Whether products of this op run in 8 bits where a job says so: those of weights.
-bool has_float8(const ir::OpDef& def);
+// Whether products of this op run in 8 bits where a job says so: those of weights. A batch_matmul may be one
+// of experts' weights, or of attention.
+bool has_float8(const ir::OpDef& def, bool of_weight);
 
 // An operand, in the order of the op: x and w, dy and w, x and dy.
 struct Float8Operand {

@@ -75,7 +75,7 @@ MatmulShape shape_of(const ir::OpDef& def, const ir::TensorType& a, const ir::Te
 bool sums_in_full(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                   const ir::Attrs& attrs) {
   if (inputs[0].dtype != ir::DType::float8 || !device.float8) return false;
-  return device.float8->full_forward_sums || role_of(def, attrs) != ProductRole::forward;
+  return device.float8->full_forward_sums || ir::role_of(def, attrs) != ProductRole::forward;
 }
 
 // Power bounds the rate of products that run for long: slower ones do not feel it.
@@ -177,7 +177,7 @@ bool has_odd_rows(const ir::Types& inputs, const ir::Types& outputs) {
 }
 
 const char* role_name(const ir::OpDef& def, const ir::Attrs& attrs) {
-  const ProductRole role = role_of(def, attrs);
+  const ProductRole role = ir::role_of(def, attrs);
   if (role == ProductRole::forward) return "matmul";
   return role == ProductRole::input_grad ? "matmul_input_grad" : "matmul_weight_grad";
 }

@@ -13,6 +13,7 @@
 #include "ir/ops/optimizers.h"
 #include "planner/estimate/layout_request.h"
 #include "planner/law4.h"
+#include "planner/retained.h"
 #include "planner/training_graph.h"
 #include "planner/verify.h"
 #include "program.h"
@@ -151,7 +152,7 @@ Start start_of(const Job& job) {
 // The job as `boxcar train` runs it: without tensors that a simulated framework keeps or overwrites.
 Point trained(const RandomJob& random) {
   Point point = point_of(random);
-  point.job.parallel.retained_bytes.clear();
+  planner::keep_as_here(point.job.parallel);
   return point;
 }
 

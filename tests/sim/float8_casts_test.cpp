@@ -1,5 +1,6 @@
 #include "sim/models/float8_casts.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -8,6 +9,7 @@
 #include "backends/machines/cluster.h"
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
+#include "ir/plan.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
 #include "sim/float8_operands.h"
@@ -166,6 +168,39 @@ TEST(Float8Operands, AreAsThePlanMakesThem) {
   framework.float8_fuses = backends::Float8Fuses::nothing, framework.float8_weights_stay = false;
   EXPECT_FALSE(of()[0].fused);
   EXPECT_EQ(of()[1].serves, 1);
+}
+
+// A batch of products runs in 8 bits where it reads experts' weights or makes their gradients.
+TEST(Float8Operands, ProductsOfExpertsRunIn8Bits) {
+  backends::Cluster cluster = backends::load_cluster("dgx-h100", 1);
+  backends::use_float8(cluster.device, backends::float8_recipe("delayed"));
+  const ir::Plan plan = ir::parse_plan(R"(plan experts
+devices 1
+micro_batches 1
+class 0: p
+
+program p
+  phases F, B
+  schedule F[0] B[0]
+  queue compute: compute
+  %x: bfloat16[4, 64, 8] x1 activations
+  %w: bfloat16[4, 8, 16] x1 parameters
+  %y: bfloat16[4, 64, 16] x1 activations
+  %dw: bfloat16[4, 8, 16] x1 gradients
+  %keys: bfloat16[4, 16, 64] x1 activations
+  %scores: bfloat16[4, 64, 64] x1 activations
+  %dkeys: bfloat16[4, 16, 64] x1 activations
+  load host test() -> %x, %w, %keys on compute in F
+  product batch_matmul(%x, %w) -> %y on compute in F layer 0
+  scores batch_matmul(%y, %keys) -> %scores on compute in F layer 0
+  gradient batch_matmul(%x, %y) {transpose_a=true} -> %dw on compute in B layer 0
+  of_keys batch_matmul(%y, %scores) {transpose_a=true} -> %dkeys on compute in B layer 0
+  end host test(%dw, %dkeys) on compute in B
+)");
+  std::vector<std::string> names;
+  for (const ir::Actor& actor : plan.programs[0].actors)
+    if (runs_in_float8(cluster, plan.programs[0], actor)) names.push_back(actor.name);
+  EXPECT_THAT(names, testing::ElementsAre("product", "gradient"));
 }
 
 // A tensor that is gathered for products of 8 bits alone has half the bytes; not one that another kernel

@@ -277,6 +277,9 @@ TEST(Simulate, AQuotaThatIsExceededIsNamed) {
   small.device->memory_bytes = 250;
   EXPECT_EQ(error_of(make_plan({{p, {0}}}), small),
             "p: holds 300 bytes in registers and workspace, 50 more than the 250 of toy");
+  small.framework->allocator = backends::CachingAllocator{};  // the planner's matter
+  p.program.arena_bytes = 300;
+  EXPECT_EQ(simulate(make_plan({{p, {0}}}), small).classes[0].peak_bytes, 300);
 }
 
 TEST(Simulate, APlanThatHangsSaysWhatWaitsForWhat) {

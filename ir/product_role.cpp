@@ -1,0 +1,18 @@
+#include "ir/product_role.h"
+
+namespace boxcar::ir {
+namespace {
+
+bool has_true(const Attrs& attrs, const char* name) {
+  const auto found = attrs.find(name);
+  return found != attrs.end() && std::get<bool>(found->second);
+}
+
+}  // namespace
+
+ProductRole role_of(const OpDef& def, const Attrs& attrs) {
+  if (def.name.ends_with("_grad") || has_true(attrs, "transpose_a")) return ProductRole::weight_grad;
+  return has_true(attrs, "transpose_b") ? ProductRole::input_grad : ProductRole::forward;
+}
+
+}  // namespace boxcar::ir

@@ -1,0 +1,77 @@
+// What a framework keeps for the backward pass, as bytes of registers.
+#include "planner/retained.h"
+
+#include <gtest/gtest.h>
+
+#include "planner/verify.h"
+#include "sbp/at.h"
+#include "small_jobs.h"
+
+namespace boxcar::planner {
+namespace {
+
+const ir::Register& register_of(const ir::Program& program, const std::string& name) {
+  for (const ir::Register& reg : program.registers)
+    if (reg.name == name) return reg;
+  throw std::out_of_range(name);
+}
+
+// Of a layer, the gradients of weights alone read a norm's result and an activation function's; the gradient
+// of GELU reads the first product's.
+TEST(Retained, GradientsOfWeightsReadOperandsOf8Bits) {
+  Job job = small_job(1, 1, 1);
+  job.model->dropout = 0, job.model->hidden = job.model->seq = 64;
+  job.train.precision = ir::Precision::bf16;
+  const ir::Plan whole = compile(resolve(job));
+  job.parallel.keeps_float8 = true;
+  const ir::Plan plan = compile(resolve(job));
+  verify(plan);
+  for (const auto& [name, share] : {std::pair{"h0.ln2", 0.5}, {"h0.mlp.gelu", 0.5}, {"h0.mlp.fc1", 1.0}}) {
+    const ir::Register &before = register_of(whole.programs[0], name),
+                       &reg = register_of(plan.programs[0], name);
+    EXPECT_EQ(static_cast<double>(reg.bytes), share * static_cast<double>(before.bytes)) << name;
+    EXPECT_EQ(reg.over, share < 1) << name;
+  }
+}
+
+TEST(Retained, WhatOtherActsReadTooIsThereInBothTypes) {
+  ir::Program program = ir::parse_plan(R"(plan both
+devices 1
+micro_batches 1
+class 0: p
+
+program p
+  phases F, B
+  schedule F[0] B[0]
+  queue compute: compute
+  %x: bfloat16[32, 64] x1 activations
+  %read: bfloat16[32, 64] x1 activations
+  %score: bfloat16[32, 64] x1 activations
+  %dy: bfloat16[32, 32] x1 activations
+  %dw: bfloat16[64, 32] x1 gradients
+  %dz: bfloat16[64, 32] x1 gradients
+  %ds: bfloat16[64, 32] x1 activations
+  a host test() -> %x, %read, %score on compute in F
+  b host test() -> %dy on compute in B
+  c matmul_weight_grad(%x, %dy) -> %dw on compute in B layer 0
+  d matmul_weight_grad(%read, %dy) -> %dz on compute in B layer 0
+  e batch_matmul(%score, %dy) {transpose_a=true} -> %ds on compute in B layer 0
+  f host test(%read, %score, %dw, %dz, %ds) on compute in B
+)")
+                            .programs[0];
+  keep_operands_in_float8(program);
+  EXPECT_EQ(register_of(program, "x").bytes, 2048);
+  EXPECT_EQ(register_of(program, "read").bytes, 6144);
+  EXPECT_EQ(register_of(program, "score").bytes, 4096);  // no gradient of a weight
+  EXPECT_EQ(register_of(program, "dy").bytes, 2048);     // of the backward pass
+}
+
+TEST(Retained, ARunHereKeepsAllThatItReads) {
+  Hints hints;
+  hints.retained_bytes["gelu"] = 2, hints.keeps_float8 = true;
+  keep_as_here(hints);
+  EXPECT_EQ(hints, Hints());
+}
+
+}  // namespace
+}  // namespace boxcar::planner
