@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "backends/machines/framework.h"
 #include "cli/arguments.h"
 #include "cli/effects.h"
 #include "cli/output.h"
@@ -32,11 +33,12 @@ OpenJob open_job(const GivenKeys& asked, const std::string& max_stack) {
   StackLimits limits;
   if (!max_stack.empty()) {
     limits = restrict_to(max_stack, open.given);
-    open.options.lay_out = 0;                         // a framework lays ops out as degrees do,
-    open.options.without_moves.insert("drop-slots");  // and its allocator hands out memory
+    open.options.lay_out = 0;  // a framework lays ops out as degrees do
   }
   open.options.ranges = take_ranges(open.given);
   open.request = open_request(open.given);
+  if (!max_stack.empty() || open.request.job.cluster.framework->allocator)  // which hands out memory
+    open.options.without_moves.insert("drop-slots");
   check_values(limits, asked, open.request);
   check_effects(asked, open.request, open_keys(open.given));
   open.options.rules = rules_of(limits, open.request);

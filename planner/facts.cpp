@@ -51,7 +51,10 @@ std::map<std::string, double> facts_of(const ir::Graph& graph, const Job& job) {
   };
   if (job.routing_skew > 1) facts["routing_skew"] = job.routing_skew;
   if (const double share = job.cluster.framework->fragmentation; share > 0) facts["fragmentation"] = share;
-  if (job.cluster.framework->allocator) facts["caching_allocator"] = 1;
+  if (const auto& allocator = job.cluster.framework->allocator) {
+    facts["caching_allocator"] = 1;
+    if (allocator->gradients_stay) facts["gradients_stay"] = 1;
+  }
   return facts;
 }
 

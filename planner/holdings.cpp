@@ -4,6 +4,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "ir/gradient_sums.h"
 #include "sbp/at.h"
 
 namespace boxcar::planner {
@@ -14,6 +15,10 @@ int64_t sum(const BytesByKind& kinds) { return std::accumulate(kinds.begin(), ki
 void add(BytesByKind& kinds, const ir::Register& reg, int64_t slots) {
   at(kinds, reg.memory) += reg.bytes * slots;
 }
+
+// Far beyond any memory, and a sum of some is a number of 64 bits: a plan from elsewhere may leave bytes
+// again and again that none of its runs uses up.
+constexpr int64_t most_left = int64_t{1} << 58;
 
 // Calls `run` with each run of the schedule and the bytes that runs before it left and none has used up.
 template <class Run>
@@ -29,7 +34,8 @@ void each_run(const ir::Program& program, const std::vector<Span>& spans, Run ru
   for (const ir::PhaseRun& one : program.schedule) {
     run(one, now);
     for (size_t kind = 0; kind < now.size(); ++kind)
-      now[kind] += at(made, one.phase)[kind] - at(used_up, one.phase)[kind];
+      now[kind] = std::clamp(now[kind] + at(made, one.phase)[kind] - at(used_up, one.phase)[kind], -most_left,
+                             most_left);
   }
 }
 
@@ -39,9 +45,12 @@ std::vector<Span> spans_of(const ir::Program& program) {
   const auto phase_of = [&program](int actor) -> const ir::PlanPhase& {
     return program.phase_of(at(program.actors, actor));
   };
-  const auto lives_in_step = [&](const ir::Register& reg, int reader) {
-    return reg.producer >= 0 && reg.initial == 0 && reg.every == 1 &&
-           phase_of(reg.producer).is_pass() == phase_of(reader).is_pass();
+  std::vector<int> runs(program.phases.size());
+  for (const ir::PhaseRun& run : program.schedule) ++at(runs, run.phase);
+  const auto runs_of = [&](int actor) { return at(runs, at(program.actors, actor).phase); };
+  const auto lives_in_step = [&](const ir::Register& reg, const ir::Input& input, int reader) {
+    return reg.producer >= 0 && reg.producer != reader && reg.initial == 0 && reg.every == 1 &&
+           input.repeat == 1 && runs_of(reg.producer) == runs_of(reader);
   };
   std::vector<int> last(program.registers.size(), -1);
   std::vector<bool> lives_on(program.registers.size());
@@ -50,8 +59,7 @@ std::vector<Span> spans_of(const ir::Program& program) {
       const auto reader = static_cast<int>(a);
       if (input.program >= 0) continue;
       const ir::Register& reg = at(program.registers, input.reg);
-      const bool updates_itself = reg.producer == reader;  // a state
-      if (updates_itself || !lives_in_step(reg, reader)) {
+      if (!lives_in_step(reg, input, reader)) {
         at(lives_on, input.reg) = true;
         continue;
       }
@@ -62,7 +70,8 @@ std::vector<Span> spans_of(const ir::Program& program) {
   for (size_t r = 0; r < program.registers.size(); ++r) {
     const int producer = program.registers[r].producer;
     if (last[r] < 0 || lives_on[r]) continue;
-    if (phase_of(producer).kind < phase_of(last[r]).kind || !phase_of(producer).is_pass())
+    const bool same = at(program.actors, producer).phase == at(program.actors, last[r]).phase;
+    if (same || phase_of(producer).kind < phase_of(last[r]).kind)
       spans[r] = {at(program.actors, producer).phase, at(program.actors, last[r]).phase, last[r]};
   }
   return spans;
@@ -75,6 +84,10 @@ Holdings::Holdings(const ir::Plan& plan, int program, bool allocates)
       lifetimes_(plan, program),
       spans_(allocates ? spans_of(program_) : std::vector<Span>(program_.registers.size())),
       always_(ir::memory_kinds) {
+  if (plan.facts.contains("gradients_stay"))
+    for (const ir::Actor& actor : program_.actors)
+      for (const ir::Input& input : actor.inputs)
+        if (ir::is_sum_of_gradients(program_, actor, input)) at(spans_, input.reg) = {};
   for (size_t r = 0; r < program_.registers.size(); ++r)
     if (in_run(static_cast<int>(r)))
       spans_[r] = {};

@@ -14,7 +14,7 @@
 namespace boxcar::planner {
 
 // Where versions of a register live, if that is inside of one step: from the run of a phase that makes them
-// to the last act that reads them. Both are passes of a micro-batch, or both run once a step.
+// to the last act that reads them. Both phases run equally often.
 struct Span {
   int from = -1, to = -1;  // phases; -1: it lives otherwise
   int reader = -1;         // the last actor of phase `to` that reads it
@@ -24,7 +24,8 @@ struct Span {
 // backward pass is split forward to weight and backward to weight.
 std::vector<Span> spans_of(const ir::Program& program);
 
-// Whether an allocator of the simulated framework gives bytes: the fact "caching_allocator".
+// Whether an allocator of the simulated framework gives bytes: the fact "caching_allocator". Sums of
+// gradients are never given back where there is the fact "gradients_stay".
 bool is_allocated(const ir::Plan& plan);
 
 using BytesByKind = std::vector<int64_t>;  // size ir::memory_kinds

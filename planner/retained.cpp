@@ -50,7 +50,7 @@ void keep_operands_in_float8(ir::Program& program) {
       }
   for (size_t r = 0; r < program.registers.size(); ++r) {
     ir::Register& reg = program.registers[r];
-    if (!readers[r].products || reg.memory != ir::MemoryKind::activations ||
+    if (!readers[r].products || reg.bytes < reg.type.bytes() || reg.memory != ir::MemoryKind::activations ||
         ir::size_of(reg.type.dtype) != 2 ||
         kind_of(at(program.actors, reg.producer)) != ir::PhaseKind::forward)
       continue;

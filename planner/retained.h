@@ -6,12 +6,11 @@
 
 namespace boxcar::planner {
 
-// Gives activations of 16 bits that forward passes leave to gradients of weights alone half of their bytes,
-// and one and a half of them where other acts of later passes read them too: in both types.
+// Forward passes leave activations of 16 bits to later ones. Where gradients of weights alone read one, half
+// of its bytes are kept. Where other acts read it too, it is kept in both types.
 //
-//   %h0.mlp.swiglu: bfloat16[1, 8192, 7168] bytes 58720256 over      fc2's gradient reads it
-//   %h0.attn.merge: bfloat16[...] bytes half, %h0.attn.core.flash whole       where the projection reads a
-//   copy
+//   // the gradient of fc2's weight reads it, and SwiGLU's own gradient reads what SwiGLU read
+//   %h0.mlp.swiglu: bfloat16[1, 8192, 7168] x4 activations bytes 58720256 over
 void keep_operands_in_float8(ir::Program& program);
 
 // For a plan that runs: every result is kept as it is.

@@ -31,8 +31,8 @@ void check_fits(const ir::Plan& plan, const backends::Cluster& cluster) {
                                                  cluster.name, cluster.devices()));
 }
 
-// No class holds more than its device or its arena has. An allocator has no arena: its plan fits by its
-// schedule (planner/holdings.h), and queues that run ahead may hold a few percent more here.
+// No class holds more than its arena has, nor its device. Where an allocator gives memory, the order of the
+// schedule has decided whether it fits (planner/holdings.h): queues that run ahead may hold more here.
 void check_memory(const ir::Plan& plan, const backends::Cluster& cluster, const ClassResult& result) {
   const ir::Program& program = at(plan.programs, result.program);
   int64_t device = cluster.device->memory_bytes;

@@ -7,19 +7,13 @@
 #include <string_view>
 #include <tuple>
 
+#include "ir/gradient_sums.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
 #include "sim/loads.h"
 
 namespace boxcar::sim {
 namespace {
-
-// True for gradients read by a phase that runs once in a step.
-bool is_sum_of_gradients(const ir::Program& program, const ir::Actor& reader, const ir::Input& input) {
-  const ir::PhaseKind phase = program.phase_of(reader).kind;
-  return input.program < 0 && (phase == ir::PhaseKind::reduce || phase == ir::PhaseKind::update) &&
-         at(program.registers, input.reg).memory == ir::MemoryKind::gradients;
-}
 
 class Builder {
  public:
@@ -56,7 +50,7 @@ class Builder {
       auto& updated = updated_.emplace_back(program.registers.size(), 0);
       for (size_t a = 0; a < program.actors.size(); ++a) {
         for (const ir::Input& input : program.actors[a].inputs) {
-          const bool sum = gradients_stay && is_sum_of_gradients(program, program.actors[a], input);
+          const bool sum = gradients_stay && ir::is_sum_of_gradients(program, program.actors[a], input);
           if (sum || in_place(program, static_cast<int>(a), input)) at(updated, input.reg) = 1;
         }
       }

@@ -19,7 +19,6 @@ using sbp::Sbp;
 
 constexpr Boxing never{0, std::numeric_limits<double>::infinity()};
 
-// Whether every part holds something.
 // Whether a product reads a weight or makes the gradient of one.
 bool is_of_weight(const ir::Graph& graph, const ir::Op& op) {
   const auto has = [&graph](const std::vector<ir::TensorId>& tensors, ir::Role role) {
@@ -28,6 +27,7 @@ bool is_of_weight(const ir::Graph& graph, const ir::Op& op) {
   return has(op.inputs, ir::Role::parameter) || has(op.outputs, ir::Role::gradient);
 }
 
+// Whether every part holds something.
 bool fills(const ir::Types& types, const std::vector<Sbp>& layout, int64_t parts) {
   for (size_t i = 0; i < types.size(); ++i)
     if (layout[i].is_split() && at(types[i].shape, layout[i].axis) < parts) return false;

@@ -36,31 +36,43 @@ TEST(Retained, GradientsOfWeightsReadOperandsOf8Bits) {
 
 TEST(Retained, WhatOtherActsReadTooIsThereInBothTypes) {
   ir::Program program = ir::parse_plan(R"(plan both
-devices 1
+devices 2
 micro_batches 1
-class 0: p
+comm tp: {0-1}
+class 0-1: p
 
 program p
   phases F, B
   schedule F[0] B[0]
   queue compute: compute
+  queue net: network
+  %part: bfloat16[32, 64] x1 activations
+  %whole: bfloat16[64, 64] x1 activations
+  %fewer: bfloat16[32, 64] x1 activations bytes 512 over
   %x: bfloat16[32, 64] x1 activations
   %read: bfloat16[32, 64] x1 activations
   %score: bfloat16[32, 64] x1 activations
   %dy: bfloat16[32, 32] x1 activations
   %dw: bfloat16[64, 32] x1 gradients
   %dz: bfloat16[64, 32] x1 gradients
+  %dw2: bfloat16[64, 32] x1 gradients
+  %dw3: bfloat16[64, 32] x1 gradients
   %ds: bfloat16[64, 32] x1 activations
-  a host test() -> %x, %read, %score on compute in F
+  a host test() -> %x, %read, %score, %part, %fewer on compute in F
   b host test() -> %dy on compute in B
   c matmul_weight_grad(%x, %dy) -> %dw on compute in B layer 0
+  gather all_gather(%part) -> %whole on net in B over tp bytes 4096
+  g matmul_weight_grad(%whole, %dy) -> %dw2 on compute in B layer 0
+  h matmul_weight_grad(%fewer, %dy) -> %dw3 on compute in B layer 0
   d matmul_weight_grad(%read, %dy) -> %dz on compute in B layer 0
   e batch_matmul(%score, %dy) {transpose_a=true} -> %ds on compute in B layer 0
-  f host test(%read, %score, %dw, %dz, %ds) on compute in B
+  f host test(%read, %score, %dw, %dz, %ds, %dw2, %dw3) on compute in B
 )")
                             .programs[0];
   keep_operands_in_float8(program);
   EXPECT_EQ(register_of(program, "x").bytes, 2048);
+  EXPECT_EQ(register_of(program, "part").bytes, 2048);  // cast before it is gathered
+  EXPECT_EQ(register_of(program, "fewer").bytes, 512);  // as the framework has it
   EXPECT_EQ(register_of(program, "read").bytes, 6144);
   EXPECT_EQ(register_of(program, "score").bytes, 4096);  // no gradient of a weight
   EXPECT_EQ(register_of(program, "dy").bytes, 2048);     // of the backward pass
