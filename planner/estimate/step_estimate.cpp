@@ -220,8 +220,9 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
                            transient;
   // An allocator gives bytes to the parts after the passes, an arena has all at once.
   bytes += allocates ? std::max(in_passes, in_parts) : in_passes + in_parts;
-  // Each pass of a chunk gathers what it begins with while the device does something else.
-  if (sharding.gathers_in_each_pass())
+  // Each pass of a chunk gathers what it begins with while the device does something else. With an allocator
+  // the bytes of these are there when least others are.
+  if (sharding.gathers_in_each_pass() && !allocates)
     for (const Part& one : parts) {
       const std::vector<Piece> pieces = pieces_of(job, cost, one);
       bytes += pieces.front().parameters + pieces.back().parameters;

@@ -375,6 +375,29 @@ TEST(MemoryUse, PartsAddUpToTheArena) {
   EXPECT_EQ(uses[0].by_kind, (std::vector<int64_t>{0, 0, 0, 1024, 3072}));
 }
 
+// What an allocator gives: %y lives in each run of F, %kept from F to B, one slot of each at a time.
+TEST(MemoryUse, AnAllocatorGivesBytesForWhatThereIs) {
+  ir::Plan plan = ir::parse_plan(overlap);
+  plan.programs[0].schedule = {{0, 0}, {1, 0}, {0, 1}, {1, 1}};
+  const int64_t arena = memory_use(plan)[0].total;
+  plan.facts["caching_allocator"] = 1;
+  EXPECT_EQ(arena, 4096);
+  // At b of F: %y, %kept, what lives otherwise (%t, as nothing on the main queue bounds it) and the
+  // workspace.
+  EXPECT_EQ(memory_use(plan)[0].total, 256 + 256 + 512);
+}
+
+// A pass that leaves bytes again and again, though there is one slot, cannot make a sum overflow.
+TEST(MemoryUse, APlanFromElsewhereMayLeaveBytesWithoutEnd) {
+  ir::Plan plan = ir::parse_plan(overlap);
+  plan.facts["caching_allocator"] = 1;
+  plan.programs[0].registers[2].bytes = int64_t{1} << 55;
+  plan.programs[0].schedule.clear();
+  for (const int phase : {0, 1})
+    for (int m = 0; m < 4096; ++m) plan.programs[0].schedule.push_back({phase, m});
+  EXPECT_GT(memory_use(plan)[0].total, int64_t{1} << 57);
+}
+
 TEST(MemoryUse, WithoutAnArenaItIsTheSum) {
   std::vector<MemoryUse> uses = memory_use(ir::parse_plan(planted_cycle));
   ASSERT_EQ(uses.size(), 2u);

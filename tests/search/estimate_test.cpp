@@ -392,7 +392,7 @@ TEST(Search, EstimatesOfMemoryAreNearThePlans) {
     EXPECT_GT(error.second, 10) << "ZeRO " << zero << allocates;
     const bool moving =
         allocates && zero >= 2;  // parts of parameters and gradients come and go by themselves
-    EXPECT_LT(error.first / error.second, moving ? 0.065 : 0.05) << "ZeRO " << zero << allocates;
+    EXPECT_LT(error.first / error.second, moving ? 0.07 : 0.05) << "ZeRO " << zero << allocates;
     RecordProperty(fmt::format("zero{}{}", zero, allocates ? "given" : ""),
                    fmt::format("{:.4f}", error.first / error.second));
   }

@@ -108,6 +108,19 @@ TEST(Simulate, SumsOfGradientsStayWhereTheFrameworkSays) {
   EXPECT_EQ(simulate(make_plan({{p, {0}}}), cluster).classes[0].peak_bytes, 118);
 }
 
+// A framework reduces gradients into the buffer that holds their sums.
+TEST(Simulate, ReducedGradientsStayInTheirSums) {
+  ProgramBuilder p("p", {"F", "B", "G", "U"});
+  const int forward = p.actor("forward", 1.0), backward = p.actor("backward", 1.0, 0, 1);
+  const int reduce = p.actor("reduce", 1.0, 0, 2), update = p.actor("update", 1.0, 0, 3);
+  p.link(forward, backward, 1, 100);
+  for (const int sum : {p.link(backward, reduce, 1, 8), p.link(reduce, update, 1, 4)})
+    p.reg(sum).memory = ir::MemoryKind::gradients;
+  backends::Cluster cluster = one_gpu;
+  cluster.framework->allocator = backends::CachingAllocator{.gradients_stay = true};
+  EXPECT_EQ(simulate(make_plan({{p, {0}}}), cluster).classes[0].peak_bytes, 108);
+}
+
 TEST(Simulate, AnOpenQueueTakesWhatIsReadyFirst) {
   ProgramBuilder p("p");
   int open = p.queue("open", ir::QueueKind::network, false), other = p.queue("other", ir::QueueKind::copy_in);
