@@ -4,7 +4,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "ir/gradient_sums.h"
+#include "ir/plan_roles.h"
 #include "sbp/at.h"
 
 namespace boxcar::planner {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "ir/product_role.h"
+#include "ir/plan_roles.h"
 #include "planner/program_builder.h"
 #include "sbp/at.h"
 
@@ -13,12 +13,7 @@ bool is_weight_gradient(const ir::Program& program, const ir::Actor& actor) {
   if (actor.kind != ir::ActorKind::kernel || !ir::has_op(actor.op)) return false;
   const ir::OpDef& def = ir::op(actor.op);
   return def.family == ir::Family::matmul && actor.layer >= 0 &&
-         ir::role_of(def, actor.attrs) == ir::ProductRole::weight_grad &&
-         at(program.registers, at(actor.outputs, 0)).memory == ir::MemoryKind::gradients;
-}
-
-bool gathers(const ir::Actor& actor) {
-  return actor.kind == ir::ActorKind::collective && actor.collective == sbp::Collective::all_gather;
+         ir::role_of(def, actor.attrs) == ir::ProductRole::weight_grad && ir::is_of_weight(program, actor);
 }
 
 }  // namespace
@@ -33,14 +28,14 @@ void keep_operands_in_float8(ir::Program& program) {
     return program.phase_of(actor).is_pass() && kind_of(actor) != ir::PhaseKind::forward;
   };
   for (const ir::Actor& actor : program.actors) {
-    if (!is_later(actor) || gathers(actor)) continue;
+    if (!is_later(actor) || ir::gathers(actor)) continue;
     const bool product = is_weight_gradient(program, actor);
     for (const ir::Input& input : actor.inputs)
       if (input.program < 0)
         (product ? at(readers, input.reg).products : at(readers, input.reg).others) = true;
   }
   for (const ir::Actor& actor : program.actors)  // what is gathered is cast before
-    if (is_later(actor) && gathers(actor))
+    if (is_later(actor) && ir::gathers(actor))
       for (const ir::Input& input : actor.inputs) {
         Later& own = at(readers, input.reg);
         for (const int whole : actor.outputs) {

@@ -4,6 +4,7 @@
 
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
+#include "ir/plan_roles.h"
 #include "sbp/at.h"
 #include "sim/act_view.h"
 
@@ -14,10 +15,6 @@ const ir::Actor* producer_of(const ir::Program& program, const ir::Input& input)
   if (input.program >= 0) return nullptr;
   const int producer = at(program.registers, input.reg).producer;
   return producer < 0 ? nullptr : &at(program.actors, producer);
-}
-
-bool gathers(const ir::Actor& actor) {
-  return actor.kind == ir::ActorKind::collective && actor.collective == sbp::Collective::all_gather;
 }
 
 bool fuses_with(const backends::Framework& framework, const ir::Actor* producer) {
@@ -37,14 +34,6 @@ bool is_weight(const ir::Actor& product, size_t operand) {
   return operand == 1 && ir::role_of(ir::op(product.op), product.attrs) != ProductRole::weight_grad;
 }
 
-// Whether a product reads a weight or makes the gradient of one.
-bool is_of_weight(const ir::Program& program, const ir::Actor& product) {
-  const auto memory = [&program](int reg) { return at(program.registers, reg).memory; };
-  if (ir::role_of(ir::op(product.op), product.attrs) == ProductRole::weight_grad)
-    return memory(at(product.outputs, 0)) == ir::MemoryKind::gradients;
-  return at(product.inputs, 1).program < 0 && memory(at(product.inputs, 1).reg) == ir::MemoryKind::parameters;
-}
-
 }  // namespace
 
 bool runs_in_float8(const backends::Cluster& cluster, const ir::Program& program, const ir::Actor& actor) {
@@ -52,7 +41,7 @@ bool runs_in_float8(const backends::Cluster& cluster, const ir::Program& program
       !ir::has_op(actor.op))
     return false;
   const ir::OpDef& def = ir::op(actor.op);
-  return has_float8(def, def.family == ir::Family::matmul && is_of_weight(program, actor));
+  return has_float8(def, def.family == ir::Family::matmul && ir::is_of_weight(program, actor));
 }
 
 std::array<Float8Operand, 2> float8_operands(const backends::Framework& framework, const ir::Program& program,
@@ -68,7 +57,7 @@ std::array<Float8Operand, 2> float8_operands(const backends::Framework& framewor
       continue;
     }
     const ir::Actor* producer = producer_of(program, input);
-    if (producer && gathers(*producer) && producer->inputs.size() == 1) {
+    if (producer && ir::gathers(*producer) && producer->inputs.size() == 1) {
       operand.own = static_cast<double>(at(input_types(program, *producer), 0).elements());
       producer = producer_of(program, producer->inputs[0]);
     }
@@ -78,7 +67,8 @@ std::array<Float8Operand, 2> float8_operands(const backends::Framework& framewor
 }
 
 bool gathers_in_float8(const backends::Cluster& cluster, const ir::Program& program, const ir::Actor& actor) {
-  if (!cluster.device->float8 || !gathers(actor) || actor.layer < 0 || actor.inputs.size() != 1) return false;
+  if (!cluster.device->float8 || !ir::gathers(actor) || actor.layer < 0 || actor.inputs.size() != 1)
+    return false;
   bool read = false;
   for (const ir::Actor& reader : program.actors)
     for (size_t i = 0; i < reader.inputs.size(); ++i) {

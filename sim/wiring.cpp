@@ -7,7 +7,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "ir/gradient_sums.h"
+#include "ir/plan_roles.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
 #include "sim/loads.h"

@@ -54,23 +54,6 @@ void add(StageCost& sum, const StageCost& part, double times = 1) {
   for (size_t kind = 0; kind < sum.bytes.size(); ++kind) sum.bytes[kind] += times * part.bytes[kind];
 }
 
-// Micro-batches whose activations a stage holds at most, of each of its virtual stages.
-std::vector<Held> in_flight(const Job& job, int stage) {
-  const Hints& h = job.parallel;
-  const int micro_batches = job.train.micro_batches;
-  const planner::Pipeline pipeline = planner::pipeline_of(h, micro_batches);
-  if (h.virtual_stages > 1) {
-    const planner::ChunksInFlight chunks = planner::chunks_in_flight(pipeline, stage);
-    std::vector<Held> held;
-    for (const double chunk : job.cluster.framework->allocator ? chunks.at_once : chunks.most)
-      held.push_back({chunk, chunk, 0});
-    return held;
-  }
-  const planner::MostOfParts parts = planner::most_of_parts(pipeline, stage);
-  const int to_end = planner::most_in_flight(h.schedule, h.pp, stage, micro_batches);
-  return {{static_cast<double>(to_end), static_cast<double>(parts.first), static_cast<double>(parts.second)}};
-}
-
 // A device's share of sharded states; those of an expert are shared by the ranks that have it.
 double experts_of(const StageCost& stage) {
   return stage.elements > 0 ? stage.expert_elements / stage.elements : 0;
@@ -513,12 +496,6 @@ double period_with(const std::vector<PipelineStage>& stages, const std::vector<i
 }
 
 }  // namespace
-
-InFlight in_flight_of(const Job& job) {
-  InFlight result;
-  for (int s = 0; s < job.parallel.pp; ++s) result.push_back(in_flight(job, s));
-  return result;
-}
 
 std::vector<double> bytes_by_stage(const Job& job, const KindCosts& costs, const InFlight& in_flight) {
   const auto parts = parts_of(job);

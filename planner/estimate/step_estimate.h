@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "planner/estimate/estimate.h"
+#include "planner/estimate/in_flight.h"
 #include "planner/solve/pipeline.h"
 
 namespace boxcar::search {
@@ -29,15 +30,6 @@ double sharded_part(const planner::Hints& hints, const StageCost& stage);
 
 // `job` has dp, stage_layers and micro_batches filled in.
 Estimate estimate(const planner::Job& job, const KindCosts& costs);
-
-// Micro-batches whose activations a (virtual) stage holds at most: to the end of their backward pass; where
-// that is split, to the end of its first part, and between the parts.
-struct Held {
-  double to_end = 0, to_backward = 0, between = 0;
-};
-// By stage, of each of its virtual stages.
-using InFlight = std::vector<std::vector<Held>>;
-InFlight in_flight_of(const planner::Job& job);
 
 // By stage, on a device.
 std::vector<double> bytes_by_stage(const planner::Job& job, const KindCosts& costs,

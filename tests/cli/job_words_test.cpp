@@ -14,6 +14,7 @@
 #include "cli/job.h"
 #include "cli/job_presets.h"
 #include "cli/keys.h"
+#include "cli/search_job.h"
 
 namespace boxcar::cli {
 namespace {
@@ -265,6 +266,17 @@ TEST(JobWords, UnitsInDescriptionsOfClusters) {
       silent.err,
       testing::HasSubstr("leaves out latencies, which are then 0; dgx-h100 has "
                          "node.link_latency: 0.6 us, node.nic_latency: 2.7 us, node.host_per_op: 50 us\n"));
+}
+
+// Where a framework's allocator hands out memory, a plan has no slots to spare.
+TEST(JobWords, ASearchDropsNoSlotsWhereAnAllocatorGivesMemory) {
+  const auto drops = [](GivenKeys more, const std::string& max_stack = "") {
+    return !open_job(small_job(std::move(more)), max_stack).options.without_moves.contains("drop-slots");
+  };
+  EXPECT_TRUE(drops({}));
+  EXPECT_FALSE(drops({{"train.stack", {"megatron", "--stack"}}}));
+  EXPECT_TRUE(drops({{"train.stack", {"oneflow", "--stack"}}}));
+  EXPECT_FALSE(drops({}, "megatron"));
 }
 
 }  // namespace

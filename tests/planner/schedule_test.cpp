@@ -86,7 +86,8 @@ TEST(Schedule, CountsWhatEveryChunkHasInFlight) {
       const ChunksInFlight counts = chunks_in_flight(p, stage);
       ASSERT_EQ(counts.most.size(), static_cast<size_t>(p.chunks));
       for (int c = 0; c < p.chunks; ++c)
-        EXPECT_EQ(at(counts.most, c), in_flight(stage_order(p, stage), forward_phase(c), backward_phase(p, c)));
+        EXPECT_EQ(at(counts.most, c),
+                  in_flight(stage_order(p, stage), forward_phase(c), backward_phase(p, c)));
       int now = 0, most = 0;
       for (const ir::PhaseRun& run : stage_order(p, stage))
         most = std::max(most, now += run.phase < p.chunks ? 1 : run.phase < 2 * p.chunks ? -1 : 0);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "planner/dry_run.h"
+#include "planner/holdings.h"
 #include "planner/lifetimes.h"
 #include "sbp/error.h"
 #include "support/random_plan.h"
@@ -385,6 +386,18 @@ TEST(MemoryUse, AnAllocatorGivesBytesForWhatThereIs) {
   // At b of F: %y, %kept, what lives otherwise (%t, as nothing on the main queue bounds it) and the
   // workspace.
   EXPECT_EQ(memory_use(plan)[0].total, 256 + 256 + 512);
+}
+
+// %kept is made once and read by two runs of B: it stays.
+TEST(MemoryUse, WhatSeveralRunsReadStays) {
+  ir::Plan plan = ir::parse_plan(overlap);
+  plan.facts["caching_allocator"] = 1;
+  ir::Program& p = plan.programs[0];
+  p.schedule = {{0, 0}, {1, 0}, {1, 1}};
+  p.actors[3].inputs[0].repeat = 2;  // c
+  p.registers[2].count = 1;
+  EXPECT_GE(memory_use(plan)[0].total, 256 + 256 + 512);
+  EXPECT_EQ(spans_of(p)[2].from, -1);
 }
 
 // A pass that leaves bytes again and again, though there is one slot, cannot make a sum overflow.

@@ -1,0 +1,34 @@
+// What acts of a plan do with weights, gradients and parts of tensors, by the memory that they read and
+// write.
+#pragma once
+
+#include "ir/plan.h"
+#include "ir/product_role.h"
+#include "sbp/at.h"
+
+namespace boxcar::ir {
+
+// Whether `input` of `reader` is a sum of gradients: passes add it up for a phase that runs once a step.
+inline bool is_sum_of_gradients(const Program& program, const Actor& reader, const Input& input) {
+  const PhaseKind phase = program.phase_of(reader).kind;
+  if (input.program >= 0 || (phase != PhaseKind::reduce && phase != PhaseKind::update)) return false;
+  const Register& reg = at(program.registers, input.reg);
+  return reg.memory == MemoryKind::gradients && reg.producer >= 0 &&
+         program.phase_of(at(program.actors, reg.producer)).is_pass();
+}
+
+// Whether an act of an op of Family::matmul reads a weight or makes the gradient of one. A batch_matmul of
+// attention does neither, one of experts does.
+inline bool is_of_weight(const Program& program, const Actor& product) {
+  const auto memory = [&program](int reg) { return at(program.registers, reg).memory; };
+  if (role_of(op(product.op), product.attrs) == ProductRole::weight_grad)
+    return memory(at(product.outputs, 0)) == MemoryKind::gradients;
+  const Input& second = at(product.inputs, 1);
+  return second.program < 0 && memory(second.reg) == MemoryKind::parameters;
+}
+
+inline bool gathers(const Actor& actor) {
+  return actor.kind == ActorKind::collective && actor.collective == sbp::Collective::all_gather;
+}
+
+}  // namespace boxcar::ir
