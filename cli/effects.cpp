@@ -23,23 +23,30 @@ struct Effect {
 bool may_shard(const planner::Job& job) { return planner::shards_of(job.parallel) > 1; }
 bool splits_tensors(const planner::Job& job) { return job.parallel.tp > 1; }
 bool shards(const planner::Job& job) { return planner::sharding_of(job.parallel).states; }
-bool keeps_less(ir::Recompute kind, const ir::models::Model& model) {
-  if (kind == ir::Recompute::selective) return ir::models::has_attention_core(model);
-  return kind != ir::Recompute::none;
+bool selects_something(const planner::Job& job) {
+  return ir::models::has_any(job.model, job.train.recompute_modules);
+}
+bool keeps_less(ir::Recompute kind, const planner::Job& job) {
+  return kind == ir::Recompute::selective ? selects_something(job) : kind != ir::Recompute::none;
+}
+bool is_selective(const planner::Job& job) {
+  return job.train.recompute == ir::Recompute::selective ||
+         job.train.recompute_others == ir::Recompute::selective;
+}
+bool selects_core(const planner::Job& job) {
+  return job.train.recompute_modules == std::set{ir::Module::core_attn};
 }
 bool recomputes(const planner::Job& job) { return job.train.recompute != ir::Recompute::none; }
 bool is_no_idle_recompute(const planner::Job& job) {
-  return job.model.graph() || !recomputes(job) || keeps_less(job.train.recompute, job.model);
+  return job.model.graph() || !recomputes(job) || !selects_core(job) || keeps_less(job.train.recompute, job);
 }
 bool marks_core(const planner::Job& job) {
   const bool selective = job.train.recompute == ir::Recompute::selective;
-  return !job.model.graph() || !selective || ir::models::has_attention_core(job.model);
+  return !job.model.graph() || !selective || !selects_core(job) || selects_something(job);
 }
 bool recomputes_layers(const planner::Job& job) { return job.train.recompute == ir::Recompute::full; }
 bool recomputes_some(const planner::Job& job) { return !job.train.recompute_layers.empty(); }
-bool may_be_selective(const planner::Job& job) {
-  return recomputes_layers(job) && ir::models::has_attention_core(job.model);
-}
+bool may_be_selective(const planner::Job& job) { return recomputes_layers(job) && selects_something(job); }
 bool gathers_in_buckets(const planner::Job& job) {
   return !planner::sharding_of(job.parallel).gathers_in_each_pass();
 }
@@ -69,6 +76,8 @@ constexpr Effect effects[] = {
      nullptr, true},
     {"parallel.recompute", marks_core, "ops of the graph are marked core", nullptr, true},
     {"parallel.fsdp_group", shards, "zero is 1, 2 or 3", "parallel.zero"},
+    {"parallel.recompute_modules", is_selective, "recompute is selective", "parallel.recompute"},
+    {"parallel.recompute_modules", selects_something, "the model has such a part", nullptr},
     {"parallel.recompute_stop", recomputes_layers, "recompute is full", "parallel.recompute"},
     {"parallel.recompute_layers", recomputes, "recompute is selective, full or ops", "parallel.recompute"},
     {"parallel.recompute_others", may_be_selective, "recompute is full and attention is unfused",
@@ -124,8 +133,8 @@ void check_effects(const GivenKeys& given, const Request& request, const std::ve
 bool recomputes_anything(const planner::Job& job) {
   const std::vector<int>& layers = job.train.recompute_layers;
   const bool some = layers.empty() || *std::max_element(layers.begin(), layers.end()) > 0;
-  return (some && keeps_less(job.train.recompute, job.model)) ||
-         (!layers.empty() && keeps_less(job.train.recompute_others, job.model));
+  return (some && keeps_less(job.train.recompute, job)) ||
+         (!layers.empty() && keeps_less(job.train.recompute_others, job));
 }
 
 std::vector<std::string> without_effect(const GivenKeys& given, const planner::Job& job, bool found) {

@@ -149,6 +149,11 @@ struct Setter {
       p->insert(item);
     }
   }
+  void operator()(std::set<ir::Module>* p) const {
+    p->clear();
+    for (const std::string& item : split_list(text))
+      p->insert(*boxcar::parse_word<ir::Module>(key.words.at(parse_word(key, where, item))));
+  }
   template <typename Enum>
   void operator()(Enum* p) const {
     *p = static_cast<Enum>(parse_word(key, where, text));
@@ -171,6 +176,11 @@ struct Getter {
     return fmt::format("[{}]", fmt::join(*p, ", "));
   }
   std::string operator()(std::set<std::string>* p) const { return fmt::format("[{}]", fmt::join(*p, ", ")); }
+  std::string operator()(std::set<ir::Module>* p) const {
+    std::vector<std::string> words;
+    for (const ir::Module module : *p) words.push_back(word(module));
+    return fmt::format("[{}]", fmt::join(words, ", "));
+  }
   template <typename Enum>
   std::string operator()(Enum* p) const {
     return word(*p);

@@ -81,6 +81,11 @@ Key otherwise(std::string fallback, Key key) {
   key.fallback = std::move(fallback);
   return key;
 }
+Key modules(Key key) {  // all but none
+  key.words = words_of(ir::Module());
+  key.words.erase(key.words.begin());
+  return key;
+}
 Key needed(Key key) {
   key.required = true;
   return key;
@@ -109,6 +114,9 @@ Key searched(const search::Dimension& d) {
 
 // Keys of section parallel that are not searched.
 void add_not_searched(std::vector<Key>& k) {
+  k.push_back(otherwise(
+      "core_attn", modules(entry("parallel", "recompute_modules", TRAIN(recompute_modules), 0, 0,
+                                 "with selective: parts of a layer computed again: core_attn,moe_act"))));
   k.push_back(entry("parallel", "recompute_stop", TRAIN(recompute_stop), 0, 1,
                     "with full: a layer runs again only as far as its backward pass needs"));
   k.push_back(choice("parallel", "attention", TRAIN(flash), {"unfused", "flash"},
@@ -203,6 +211,8 @@ void add_transformer_keys(std::vector<Key>& k) {
   k.push_back(entry("model", "dense_layers", MODEL(dense_layers), 0, 2000, "first layers without experts"));
   k.push_back(entry("model", "expert_every", MODEL(expert_every), 1, 1000,
                     "layers from one with experts to the next"));
+  k.push_back(entry("model", "weigh_inside", MODEL(weigh_inside), 0, 1,
+                    "weigh a token's experts before their second product"));
   for (size_t i = first; i < k.size(); ++i) k[i].families = ir::models::transformer_families();
   k.push_back(entry("model", "masked", MODEL(masked), 0, 100 * million,
                     "pre-training heads over so many tokens of a sequence, 0: a loss over all", {"bert"}));
@@ -395,9 +405,10 @@ bool Key::is_switch() const {
 
 std::string Key::values() const {
   Request request = request_of(families);
+  const Field set = field(request);
+  if (std::holds_alternative<std::set<ir::Module>*>(set)) return fmt::format("{},...", fmt::join(words, "|"));
   if (!words.empty()) return fmt::format("{}", fmt::join(words, "|"));
   if (is_switch()) return "true|false";
-  const Field set = field(request);
   if (std::holds_alternative<std::set<std::string>*>(set)) return "PASS,...";
   if (std::holds_alternative<std::vector<int>*>(set)) return "N,N,...";
   return most > 0 ? fmt::format("{}..{}", plain_number(least), plain_number(most)) : "NAME";

@@ -30,10 +30,10 @@ struct Request {
   training::TrainRun run;              // of `boxcar train` alone
 };
 
-using Field =
-    std::variant<int*, int64_t*, double*, bool*, std::string*, std::vector<int>*, std::vector<std::string>*,
-                 ir::Precision*, ir::Recompute*, ir::Optimizer*, ir::Gradients*, planner::Reduction*,
-                 planner::PipelineSchedule*, planner::MeshOrder*, std::set<std::string>*>;
+using Field = std::variant<int*, int64_t*, double*, bool*, std::string*, std::vector<int>*,
+                           std::vector<std::string>*, ir::Precision*, ir::Recompute*, ir::Optimizer*,
+                           ir::Gradients*, planner::Reduction*, planner::PipelineSchedule*,
+                           planner::MeshOrder*, std::set<std::string>*, std::set<ir::Module>*>;
 
 struct Key {
   std::string section, name;

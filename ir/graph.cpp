@@ -264,7 +264,7 @@ std::vector<TensorId> Builder::append(Op op, std::vector<TensorType> types,
   const auto id = static_cast<OpId>(graph_.ops.size());
   check_name("op", op.name);
   op.layer = layer_;
-  op.in_core = in_core_;
+  if (!is_special(op.type)) op.module = module_;
   for (size_t i = 0; i < types.size(); ++i) {
     Tensor tensor;
     tensor.name = i == 0 ? op.name : op.name + "." + suffixes[i];

@@ -8,9 +8,9 @@
 //
 // One line per op: outputs with their types, the op, operands, {attributes that are not defaults}, then
 // everything else that is not a default, in this order: @placement, a layout per output ("-": left open),
-// to=layout, name=, role=, layer=, phase=, core, runs_again, recomputed. Text reads back:
-// parse_graph(to_text(g)) gives the same text. Where it is read, the types of a registered op's results may
-// be left out, and results after the first as well, which then get names of their own:
+// to=layout, name=, role=, layer=, phase=, module=, core (module core_attn), runs_again, recomputed. Text
+// reads back: parse_graph(to_text(g)) gives the same text. Where it is read, the types of a registered op's
+// results may be left out, and results after the first as well, which then get names of their own:
 //
 //   %n = layer_norm(%y, %gamma, %beta)             also defines %n.mean and %n.rstd
 //
@@ -30,6 +30,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ir/op.h"
@@ -47,6 +48,14 @@ using OpId = int;
 enum class Role : uint8_t { activation, input, parameter, gradient, optimizer, constant };
 // Which part of the step an op runs in: forward and backward run once per micro-batch, update once per step.
 enum class Phase : uint8_t { forward, backward, update };
+// Parts of a layer that recomputation may choose, in the words of Megatron-LM's --recompute-modules.
+// core_attn: between queries, keys and values of an attention and its context; layernorm: the norms in front
+// of a layer's halves, or behind them; mla_up_proj: from latents to queries, keys and values; moe: router,
+// experts and what moves tokens to them, moe_act and shared_experts being parts of it.
+enum class Module : uint8_t { none, core_attn, layernorm, mla_up_proj, mlp, moe, moe_act, shared_experts };
+inline std::vector<std::string> words_of(Module) {
+  return {"none", "core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"};
+}
 
 struct Tensor {
   std::string name;  // unique, without the %
@@ -65,7 +74,7 @@ struct Op {
   Phase phase = Phase::forward;
   int placement = -1;                // index into Graph::placements; -1: not yet decided
   int layer = -1;                    // which block of the model, -1 before the first, `layers` after the last
-  bool in_core = false;              // between queries, keys and values of an attention and its context
+  Module module = Module::none;      // the innermost one that it is part of
   bool runs_again = false;           // recomputation: the first of two runs of a forward op
   bool recomputed = false;           // the second, in the backward phase
   std::optional<sbp::NdSbp> to_sbp;  // for "to_global": the layout asked for
@@ -150,8 +159,8 @@ class Builder {
 
   // Ops built from here on belong to this layer and carry this name prefix.
   void set_layer(int layer, std::string prefix);
-  // Ops built from here on are of an attention's core, or not; see Op::in_core.
-  void set_core(bool in_core) { in_core_ = in_core; }
+  // Ops built from here on are of this module; returns the one before.
+  Module set_module(Module module) { return std::exchange(module_, module); }
   const TensorType& type(TensorId tensor) const;
   Graph finish();  // verifies; throws Error (bad input)
 
@@ -162,7 +171,7 @@ class Builder {
 
   Graph graph_;
   int layer_ = -1;
-  bool in_core_ = false;
+  Module module_ = Module::none;
   std::string prefix_;
 };
 

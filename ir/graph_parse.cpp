@@ -1,5 +1,6 @@
 // Reads the text form of graphs: see ir/graph.h.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <string>
 #include <unordered_map>
@@ -7,6 +8,7 @@
 
 #include "ir/graph.h"
 #include "ir/graph_line.h"
+#include "sbp/words.h"
 
 namespace boxcar::ir {
 namespace {
@@ -185,6 +187,9 @@ class Parser {
       if (ahead.accept('=')) {
         line = ahead;
         key(line, op, begin, word);
+      } else if (word == "core") {
+        line = ahead;
+        op.module = Module::core_attn;
       } else if (bool* mark = mark_of(op, word)) {
         line = ahead;
         *mark = true;
@@ -195,7 +200,6 @@ class Parser {
   }
 
   static bool* mark_of(Op& op, std::string_view word) {
-    if (word == "core") return &op.in_core;
     if (word == "runs_again") return &op.runs_again;
     return word == "recomputed" ? &op.recomputed : nullptr;
   }
@@ -224,6 +228,8 @@ class Parser {
       op.layer = line.number();
     } else if (word == "phase") {
       op.phase = value_of(line, phases);
+    } else if (word == "module") {
+      op.module = module(line);
     } else if (word == "role") {
       for (size_t i = 0; i < op.outputs.size(); ++i) {
         if (i > 0) line.expect(',');
@@ -232,9 +238,17 @@ class Parser {
     } else {
       line.fail_at(
           begin,
-          fmt::format("unknown key '{}' (use to, name, role, layer, phase, core, runs_again or recomputed)",
-                      word));
+          fmt::format(
+              "unknown key '{}' (use to, name, role, layer, phase, module, core, runs_again or recomputed)",
+              word));
     }
+  }
+
+  static Module module(GraphLine& line) {
+    const size_t begin = line.at();
+    const std::string_view text = line.name("a module");
+    if (const std::optional<Module> found = parse_word<Module>(text)) return *found;
+    line.fail_at(begin, fmt::format("unknown '{}' (use {})", text, fmt::join(words_of(Module()), ", ")));
   }
 
   template <typename Value, size_t count>

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "ir/graph.h"
+#include "sbp/words.h"
 
 namespace boxcar::ir {
 namespace {
@@ -59,7 +60,10 @@ void write_op(const Graph& graph, const Op& op, std::string& out) {
   write_roles(graph, op, out);
   if (op.layer != -1) fmt::format_to(to, " layer={}", op.layer);
   if (op.phase != Phase::forward) fmt::format_to(to, " phase={}", to_text(op.phase));
-  if (op.in_core) out += " core";
+  if (op.module == Module::core_attn)
+    out += " core";
+  else if (op.module != Module::none)
+    out += " module=" + word(op.module);
   if (op.runs_again) out += " runs_again";
   if (op.recomputed) out += " recomputed";
   out += "\n";

@@ -26,6 +26,7 @@ constexpr Row kinds[] = {
     {"scaled_dot_product_attention_grad", OpKind::attention_grad},
     {"moe_dispatch", OpKind::dispatch},
     {"moe_combine", OpKind::combine},
+    {"moe_dispatch_grad", OpKind::combine},
     {"load", OpKind::load},
     {"read", OpKind::read},
     {"decode", OpKind::decode},

@@ -57,7 +57,7 @@ std::vector<TensorId> Rewriter::add(NewOp spec, const Op& like) {
   op.inputs = std::move(spec.inputs);
   op.phase = like.phase;
   op.layer = like.layer;
-  op.in_core = like.in_core;
+  op.module = like.module;
   op.placement = like.placement;
   Types inputs;
   inputs.reserve(op.inputs.size());

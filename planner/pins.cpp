@@ -147,6 +147,7 @@ constexpr PinRule rules[] = {
     {"*.mlp.sum", Where::stream},
     {"*.mlp.dispatch", Where::gathered},
     {"*.mlp.slots", Where::gathered, true},
+    {"*.mlp.slot_shares", Where::gathered, true},
     {"embedding.lookup", Where::stream},
     {"embedding.add", Where::stream},
     {"embedding.out", Where::stream},

@@ -57,6 +57,7 @@ const Key kKeys[] = {{"family", &Transformer::family},
                      {"shared_experts", &Transformer::shared_experts, true},
                      {"dense_layers", &Transformer::dense_layers, true},
                      {"expert_every", &Transformer::expert_every, true},
+                     {"weigh_inside", &Transformer::weigh_inside, true},
                      {"masked", &Transformer::masked, true},
                      {"decoder_layers", &Transformer::decoder_layers, true},
                      {"decoder_seq", &Transformer::decoder_seq, true}};

@@ -171,7 +171,7 @@ void write_recompute(Writer& w) {
     return w.cannot("layers are recomputed whole or by named modules; nothing is written");
   if (t.recompute == Recompute::selective) {
     w.set("--recompute-granularity", "selective");
-    w.set("--recompute-modules", "core_attn");
+    w.set("--recompute-modules", fmt::format("{}", fmt::join(module_names(t.recompute_modules), " ")));
     if (!layers.empty())
       w.cannot("parallel.recompute_layers", "selective recomputation is that of all layers");
     return;
@@ -399,12 +399,12 @@ std::vector<Row> make_rows() {
          w.set("--hidden-dropout", w.from.model().dropout);
        }},
       {{"model.experts", "model.top_k", "model.expert_ffn", "model.shared_experts", "model.dense_layers",
-        "model.expert_every"},
+        "model.expert_every", "model.weigh_inside"},
        {"--num-experts", "--moe-router-topk", "--moe-ffn-hidden-size",
         "--moe-shared-expert-intermediate-size", "--moe-layer-freq", "--moe-router-load-balancing-type",
         "--moe-token-dispatcher-type", "--moe-expert-capacity-factor", "--moe-pad-expert-input-to-capacity",
         "--moe-token-drop-policy"},
-       "a capacity of each sequence",
+       "a capacity of each sequence; weights behind the experts",
        write_experts},
       {{"model.masked"},
        {"--mask-prob", "--bert-no-binary-head"},
@@ -444,8 +444,8 @@ std::vector<Row> make_rows() {
        {"--global-batch-size"},
        "",
        [](Writer& w) { w.set("--global-batch-size", w.from.job().global_batch); }},
-      {{"parallel.recompute", "parallel.recompute_layers", "parallel.recompute_others",
-        "parallel.recompute_stop"},
+      {{"parallel.recompute", "parallel.recompute_modules", "parallel.recompute_layers",
+        "parallel.recompute_others", "parallel.recompute_stop"},
        {"--recompute-granularity", "--recompute-modules", "--recompute-method", "--recompute-num-layers"},
        "ops; other numbers of layers on each stage; what the other layers do; an early stop",
        write_recompute},

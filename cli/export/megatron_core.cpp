@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "cli/export/export.h"
+#include "sbp/words.h"
 
 namespace boxcar::cli::exports {
 
@@ -15,6 +16,12 @@ std::string recipe_in_megatron(const std::string& recipe) {
 void write_head_dim(Writer& w, const std::string& name) {
   const ir::models::Transformer& m = w.from.model();
   if (!w.from.divides_hidden() && !is_latent(m)) w.set(name, m.head_dim);
+}
+
+std::vector<std::string> module_names(const std::set<ir::Module>& modules) {
+  std::vector<std::string> names;
+  for (const ir::Module module : modules) names.push_back(word(module));
+  return names;
 }
 
 void write_qk_norm(Writer& w, const std::string& name) {
@@ -35,6 +42,9 @@ void write_expert_tokens(Writer& w, std::string (*name)(const std::string&)) {
   w.set(name("moe_expert_capacity_factor"), 1.0);
   w.set(name("moe_pad_expert_input_to_capacity"), true);
   w.set(name("moe_token_drop_policy"), "position");
+  if (!m.weigh_inside)
+    w.leave("model.weigh_inside",
+            "experts are weighed before their second product, and their results not kept");
   if (w.from.parallel().micro_batch > 1)
     w.cannot("an expert's capacity is that of a micro-batch there, not of each sequence");
 }

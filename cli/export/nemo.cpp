@@ -98,7 +98,7 @@ void write_recompute(Writer& w) {
     return w.cannot("layers are recomputed whole or by named modules; nothing is written");
   if (t.recompute == Recompute::selective) {
     w.set("GPTConfig.recompute_granularity", "selective");
-    w.set("GPTConfig.recompute_modules", Json::array({"core_attn"}));
+    w.set("GPTConfig.recompute_modules", module_names(t.recompute_modules));
     if (!layers.empty())
       w.cannot("parallel.recompute_layers", "selective recomputation is that of all layers");
     return;
@@ -312,13 +312,13 @@ std::vector<Row> make_rows() {
          w.set("GPTConfig.attention_dropout", w.from.model().dropout);
        }},
       {{"model.experts", "model.top_k", "model.expert_ffn", "model.shared_experts", "model.dense_layers",
-        "model.expert_every"},
+        "model.expert_every", "model.weigh_inside"},
        {"GPTConfig.num_moe_experts", "GPTConfig.moe_router_topk", "GPTConfig.moe_ffn_hidden_size",
         "GPTConfig.moe_shared_expert_intermediate_size", "GPTConfig.moe_layer_freq",
         "GPTConfig.moe_router_load_balancing_type", "GPTConfig.moe_token_dispatcher_type",
         "GPTConfig.moe_expert_capacity_factor", "GPTConfig.moe_pad_expert_input_to_capacity",
         "GPTConfig.moe_token_drop_policy"},
-       "a capacity of each sequence",
+       "a capacity of each sequence; weights behind the experts",
        write_experts},
       {{"model.masked", "model.decoder_layers", "model.decoder_seq"},
        {},
@@ -372,8 +372,8 @@ std::vector<Row> make_rows() {
        {"MockDataModule.global_batch_size"},
        "",
        [](Writer& w) { w.set("MockDataModule.global_batch_size", w.from.job().global_batch); }},
-      {{"parallel.recompute", "parallel.recompute_layers", "parallel.recompute_others",
-        "parallel.recompute_stop"},
+      {{"parallel.recompute", "parallel.recompute_modules", "parallel.recompute_layers",
+        "parallel.recompute_others", "parallel.recompute_stop"},
        {"GPTConfig.recompute_granularity", "GPTConfig.recompute_modules", "GPTConfig.recompute_method",
         "GPTConfig.recompute_num_layers"},
        "ops; other numbers of layers on each stage; what the other layers do; an early stop",

@@ -106,6 +106,7 @@ void write_structure(Writer& w) {
   if (m.shared_experts > 0) w.cannot("model.shared_experts", "llama3 is dense");
   if (m.dense_layers > 0) w.cannot("model.dense_layers", "llama3 is dense");
   if (m.expert_every > 1) w.cannot("model.expert_every", "llama3 is dense");
+  if (m.weigh_inside) w.cannot("model.weigh_inside", "llama3 is dense");
   if (m.masked > 0) w.cannot("model.masked", "the loss is that of all tokens");
   if (m.family == "t5") w.cannot("model.decoder_layers", "llama3 is a decoder alone");
   if (m.family == "t5" && m.decoder_seq != m.seq) w.cannot("model.decoder_seq", "llama3 is a decoder alone");
@@ -289,6 +290,7 @@ std::vector<Row> make_rows() {
         "model.experts",
         "model.top_k",
         "model.expert_every",
+        "model.weigh_inside",
         "model.masked",
         "model.decoder_layers",
         "model.decoder_seq"},
@@ -365,8 +367,8 @@ std::vector<Row> make_rows() {
          w.set("parallelism.expert_parallel_degree", 1);
          if (w.from.parallel().ep > 1) w.cannot("llama3 has no experts");
        }},
-      {{"parallel.recompute", "parallel.recompute_layers", "parallel.recompute_others",
-        "parallel.recompute_stop"},
+      {{"parallel.recompute", "parallel.recompute_modules", "parallel.recompute_layers",
+        "parallel.recompute_others", "parallel.recompute_stop"},
        {"activation_checkpoint.mode", "activation_checkpoint.selective_ac_option"},
        "selective; numbers of layers; full without recompute_stop",
        write_recompute},

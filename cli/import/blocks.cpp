@@ -133,7 +133,7 @@ void mark_cores(ir::Graph& graph) {
       core.push_back(to);
     } while (is_between(at(graph.ops, to)));
     if (from->type != "batch_matmul" || at(graph.ops, to).type != "batch_matmul") continue;
-    for (const ir::OpId op : core) at(graph.ops, op).in_core = true;
+    for (const ir::OpId op : core) at(graph.ops, op).module = ir::Module::core_attn;
   }
 }
 

@@ -46,6 +46,11 @@ void attention(GradContext& g) {
 // weights
 
 void moe_dispatch(GradContext& g) { g.give(0, g.emit("x", "moe_dispatch_grad", {g.dy(), g.x(1)})); }
+void moe_dispatch_grad(GradContext& g) {  // a sum of experts' results that are weighed already
+  const Shape slots = g.type(g.x(0)).shape;
+  const Attrs attrs{{"experts", slots[slots.size() - 3]}, {"capacity", slots[slots.size() - 2]}};
+  g.give(0, g.emit("dy", "moe_dispatch", {g.dy(), g.x(1)}, attrs));
+}
 void moe_combine(GradContext& g) {
   const auto gradients = g.emit_all("y", "moe_combine_grad", {g.dy(), g.x(0), g.x(1), g.x(2)});
   g.give(0, gradients[0]);
@@ -156,6 +161,7 @@ constexpr GradRule nn_rules[] = {{"embedding", embedding},
                                  {"rotary", rotary},
                                  {"scaled_dot_product_attention", attention},
                                  {"moe_dispatch", moe_dispatch},
+                                 {"moe_dispatch_grad", moe_dispatch_grad},
                                  {"moe_combine", moe_combine},
                                  {"cross_entropy", cross_entropy},
                                  {"cross_entropy_parts", cross_entropy_parts},

@@ -332,8 +332,9 @@ GraphModel read_graph_model(std::string text) {
   const Graph one = parse(text, 1);
   check_loss(one, parse(text, 2));
   check_uses(one);
-  const bool core = std::any_of(one.ops.begin(), one.ops.end(), [](const Op& op) { return op.in_core; });
-  return {"graph", one.layers, std::make_shared<const std::string>(std::move(text)), core};
+  std::set<Module> modules;
+  for (const Op& op : one.ops) modules.insert(op.module);
+  return {"graph", one.layers, std::make_shared<const std::string>(std::move(text)), std::move(modules)};
 }
 
 Graph build(const GraphModel& model, int64_t batch) {

@@ -23,6 +23,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,7 +36,7 @@ struct GraphModel {
   std::string family = "graph";
   int64_t layers = 0;
   std::shared_ptr<const std::string> text = {};  // shared by copies
-  bool has_core = false;                         // ops that selective recomputation runs again
+  std::set<Module> modules = {};                 // of its ops
   friend bool operator==(const GraphModel& a, const GraphModel& b) {
     return a.text == b.text || (a.text && b.text && *a.text == *b.text);
   }

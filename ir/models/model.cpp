@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "sbp/error.h"
@@ -74,8 +75,36 @@ const char* unsplit_data(const Model& model) {
   return model.transformer() ? "" : model.graph() ? "inputs of a graph" : "images";
 }
 
-bool has_attention_core(const Model& model) {
-  return model.graph() ? model.graph()->has_core : model.transformer() && !is_fused(model);
+namespace {
+
+bool has_module(const Model& model, Module module) {
+  if (const GraphModel* graph = model.graph()) return graph->modules.contains(module);
+  const Transformer* t = model.transformer();
+  if (!t) return false;
+  switch (module) {
+    case Module::core_attn:
+      return !t->flash;
+    case Module::layernorm:
+      return true;
+    case Module::mla_up_proj:
+      return is_latent(*t);
+    case Module::mlp:
+      return t->experts == 0 || t->dense_layers > 0 || t->expert_every > 1;
+    case Module::moe:
+    case Module::moe_act:
+      return t->experts > 0;
+    case Module::shared_experts:
+      return t->shared_experts > 0;
+    case Module::none:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool has_any(const Model& model, const std::set<Module>& modules) {
+  return std::any_of(modules.begin(), modules.end(), [&](Module m) { return has_module(model, m); });
 }
 
 std::vector<std::pair<const char*, int64_t>> tensor_parallel_extents(const Model& model) {

@@ -9,6 +9,7 @@
 //   images.conv_net()->channels                    64
 #pragma once
 
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -71,8 +72,9 @@ bool layers_differ(const Model& model);
 // The data that has no sequence to split: "images", "inputs of a graph". Empty for a transformer.
 const char* unsplit_data(const Model& model);
 
-// Whether the model has the products and the softmax that selective recomputation runs again.
-bool has_attention_core(const Model& model);
+// Whether the model has ops of these modules that selective recomputation runs again. Attention as one kernel
+// keeps nothing large, and is left alone.
+bool has_any(const Model& model, const std::set<Module>& modules);
 // Sizes that the degree of tensor parallelism has to divide, by their keys: heads, kv_heads, ffn and
 // expert_ffn, as far as the model has such layers, or channels.
 std::vector<std::pair<const char*, int64_t>> tensor_parallel_extents(const Model& model);

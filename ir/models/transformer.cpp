@@ -83,6 +83,7 @@ void check_sizes(const Transformer& c) {
           fmt::format("is {}, expected 0 (none) or more", c.shared_experts));
   require(c.experts > 0 || c.shared_experts == 0, "shared_experts", "needs experts");
   require(c.experts > 0 || c.dense_layers == 0, "dense_layers", "needs experts");
+  require(c.experts > 0 || !c.weigh_inside, "weigh_inside", "needs experts");
   require(c.dense_layers >= 0 && (c.dense_layers == 0 || c.dense_layers < c.layers), "dense_layers",
           fmt::format("is {}, expected at least 0 and below layers {}", c.dense_layers, c.layers));
   require(c.dense_layers == 0 || c.expert_every == 1, "dense_layers",
@@ -222,6 +223,15 @@ class Writer {
     return dropout(x, at + "out");
   }
 
+  // What `build` builds is of this module.
+  template <typename Build>
+  auto in(Module module, Build build) {
+    const Module outer = b_.set_module(module);
+    const auto result = build();
+    b_.set_module(outer);
+    return result;
+  }
+
   TensorId dropout(TensorId x, const std::string& name) {
     if (c_.dropout == 0) return x;
     return b_.op1("dropout", {x}, {{"p", c_.dropout}, {"op", random_ops_++}}, name);
@@ -286,19 +296,22 @@ class Writer {
     const int64_t from = c_.q_lora_rank > 0 ? c_.q_lora_rank : c_.hidden;
     TensorId q = x;
     if (c_.q_lora_rank > 0) q = rms_norm(linear(q, "attn.q_a", c_.hidden, from), "attn.ln_q_a", from);
+    const TensorId kv_a = linear(x, "attn.kv_a", c_.hidden, rank + rope);
+    const TensorId latent = rms_norm(part(kv_a, 0, rank, "attn.kv_a.latent"), "attn.ln_kv_a", rank);
+
+    const Module outer = b_.set_module(Module::mla_up_proj);
     q = by_head(linear(q, "attn.q", from, c_.heads * c_.head_dim), c_.head_dim, "attn.q.heads");
     const TensorId turned_q = rotary(part(q, nope, nope + rope, "attn.q.rope"), "attn.rotary_q");
     q = b_.op1("concat", {part(q, 0, nope, "attn.q.nope"), turned_q}, last, "attn.q.joined");
-
-    const TensorId kv_a = linear(x, "attn.kv_a", c_.hidden, rank + rope);
-    const TensorId latent = rms_norm(part(kv_a, 0, rank, "attn.kv_a.latent"), "attn.ln_kv_a", rank);
     const TensorId kv = by_head(linear(latent, "attn.kv", rank, c_.heads * (nope + c_.v_head_dim)),
                                 nope + c_.v_head_dim, "attn.kv.heads");
     TensorId shared = by_head(part(kv_a, rank, rank + rope, "attn.kv_a.rope"), rope, "attn.k.rope");
     shared = b_.op1("broadcast_to", {rotary(shared, "attn.rotary_k")},
                     {{"shape", Shape{batch_, c_.heads, c_.seq, rope}}}, "attn.k.shared");
     const TensorId k = b_.op1("concat", {part(kv, 0, nope, "attn.k.nope"), shared}, last, "attn.k.joined");
-    return {q, k, part(kv, nope, nope + c_.v_head_dim, "attn.v")};
+    const TensorId v = part(kv, nope, nope + c_.v_head_dim, "attn.v");
+    b_.set_module(outer);
+    return {q, k, v};
   }
 
   // Queries come from the decoder, keys and values from the encoder.
@@ -308,7 +321,7 @@ class Writer {
       const TensorId y = linear(from, "cross.attn." + name, c_.hidden, count * d);
       return b_.op1("merge_heads_grad", {y}, {{"head_dim", d}}, "cross.attn." + name + ".heads");
     };
-    const TensorId q = heads(norm(x, "cross.ln"), "q", c_.heads);
+    const TensorId q = heads(layer_norm(x, "cross.ln"), "q", c_.heads);
     const TensorId k = heads(memory, "k", c_.kv_heads);
     std::vector<TensorId> all{q, k, heads(memory, "v", c_.kv_heads)};
     normalize(all, "cross.attn");
@@ -325,16 +338,19 @@ class Writer {
 
   // Attention of queries, keys and values by head, projected.
   TensorId attended(const std::vector<TensorId>& heads, bool causal, const std::string& at) {
-    b_.set_core(true);
-    const TensorId context = c_.flash ? flash_core(heads, causal, at) : core(heads, causal, at);
-    b_.set_core(false);
+    const TensorId context = in(Module::core_attn, [&] {
+      return c_.flash ? flash_core(heads, causal, at) : core(heads, causal, at);
+    });
     const TensorId merged = b_.op1("merge_heads", {context}, {}, at + ".merge");
     return linear(merged, at + ".proj", c_.heads * value_width(c_), c_.hidden);
   }
 
+  TensorId layer_norm(TensorId x, const char* name) {
+    return in(Module::layernorm, [&] { return norm(x, name); });
+  }
   // A norm stands before a layer's halves or, as BERT was published, after them.
-  TensorId before(TensorId x, const char* name) { return pretraining() ? x : norm(x, name); }
-  TensorId after(TensorId x, const char* name) { return pretraining() ? norm(x, name) : x; }
+  TensorId before(TensorId x, const char* name) { return pretraining() ? x : layer_norm(x, name); }
+  TensorId after(TensorId x, const char* name) { return pretraining() ? layer_norm(x, name) : x; }
 
   bool causal() const { return c_.family != "bert" && c_.family != "t5"; }
 
@@ -377,11 +393,17 @@ class Writer {
 
   TensorId feed_forward(TensorId x, bool experts) {
     const TensorId y = before(x, "ln2");
-    TensorId result = experts ? mixture(y) : dense(y, "mlp", c_.ffn);
-    if (experts && c_.shared_experts > 0)
-      result =
-          b_.op1("add", {result, dense(y, "mlp.shared", c_.shared_experts * c_.expert_ffn)}, {}, "mlp.sum");
+    const TensorId result = experts ? in(Module::moe, [&] { return all_experts(y); })
+                                    : in(Module::mlp, [&] { return dense(y, "mlp", c_.ffn); });
     return after(b_.op1("add", {dropout(result, "mlp.dropout"), x}, {}, "residual2"), "ln2");
+  }
+
+  TensorId all_experts(TensorId x) {
+    const TensorId routed = mixture(x);
+    if (c_.shared_experts == 0) return routed;
+    const TensorId shared =
+        in(Module::shared_experts, [&] { return dense(x, "mlp.shared", c_.shared_experts * c_.expert_ffn); });
+    return b_.op1("add", {routed, shared}, {}, "mlp.sum");
   }
 
   TensorId dense(TensorId x, const std::string& at, int64_t ffn) {
@@ -395,24 +417,49 @@ class Writer {
     const TensorId scores = b_.op1("matmul", {x, weight}, {}, "mlp.router");
     const auto best = b_.op("top_k", {scores}, {{"k", c_.top_k}}, "mlp.top_k");
     const TensorId shares = b_.op1("softmax", {best[0]}, {}, "mlp.shares");
-    const int64_t slots = capacity(c_);
-    TensorId y =
-        b_.op1("moe_dispatch", {x, best[1]}, {{"experts", c_.experts}, {"capacity", slots}}, "mlp.dispatch");
-    y = b_.op1("transpose", {y}, {{"perm", Shape{1, 0, 2, 3}}}, "mlp.by_expert");
-    y = b_.op1("reshape", {y}, {{"shape", Shape{c_.experts, batch_ * slots, c_.hidden}}}, "mlp.slots");
-    y = activation(expert_linear(y, "mlp.fc1", c_.hidden, fc1_width(c_.expert_ffn)));
-    y = expert_linear(y, "mlp.fc2", c_.expert_ffn, c_.hidden);
-    y = b_.op1("reshape", {y}, {{"shape", Shape{c_.experts, batch_, slots, c_.hidden}}}, "mlp.results");
+    const TensorId weights = c_.weigh_inside ? shares_by_slot(shares, best[1]) : -1;
+    TensorId y = slots_of(x, best[1], "mlp.dispatch", "mlp.by_expert", "mlp.slots");
+    y = expert_linear(y, "mlp.fc1", c_.hidden, fc1_width(c_.expert_ffn));
+    y = in(Module::moe_act, [&] { return weighed(activation(y), weights, "mlp.weighed"); });
+    y = expert_linear(y, "mlp.fc2", c_.expert_ffn, c_.hidden, weights);
+    y = b_.op1("reshape", {y}, {{"shape", Shape{c_.experts, batch_, capacity(c_), c_.hidden}}},
+               "mlp.results");
     y = b_.op1("transpose", {y}, {{"perm", Shape{1, 0, 2, 3}}}, "mlp.by_sequence");
-    return b_.op1("moe_combine", {y, best[1], shares}, {}, "mlp.combine");
+    return c_.weigh_inside ? b_.op1("moe_dispatch_grad", {y, best[1]}, {}, "mlp.combine")
+                           : b_.op1("moe_combine", {y, best[1], shares}, {}, "mlp.combine");
   }
 
-  // One product per expert: [experts, slots, from] and weights [experts, from, to].
-  TensorId expert_linear(TensorId x, const std::string& name, int64_t from, int64_t to) {
+  // x[batch, tokens, n] by expert: [experts, slots of all sequences, n].
+  TensorId slots_of(TensorId x, TensorId index, const char* dispatch, const char* by_expert,
+                    const char* name) {
+    const int64_t slots = capacity(c_), width = b_.type(x).shape[2];
+    TensorId y = b_.op1("moe_dispatch", {x, index}, {{"experts", c_.experts}, {"capacity", slots}}, dispatch);
+    y = b_.op1("transpose", {y}, {{"perm", Shape{1, 0, 2, 3}}}, by_expert);
+    return b_.op1("reshape", {y}, {{"shape", Shape{c_.experts, batch_ * slots, width}}}, name);
+  }
+
+  // Every choice of a token is a token of its own here, whose one expert it is. They take the same slots.
+  TensorId shares_by_slot(TensorId shares, TensorId index) {
+    const Shape each{batch_, b_.type(shares).shape[1] * c_.top_k, 1};
+    return slots_of(b_.op1("reshape", {shares}, {{"shape", each}}, "mlp.shares_by_choice"),
+                    b_.op1("reshape", {index}, {{"shape", each}}, "mlp.top_k_by_choice"),
+                    "mlp.dispatch_shares", "mlp.shares_by_expert", "mlp.slot_shares");
+  }
+
+  // Rows of x[experts, slots or 1, n] times weights[experts, slots, 1]; without weights (-1) as they are.
+  TensorId weighed(TensorId x, TensorId weights, const std::string& name) {
+    return weights < 0 ? x : b_.op1("mul", {x, weights}, {}, name);
+  }
+
+  // One product per expert: [experts, slots, from] and weights [experts, from, to]; the bias is weighed as x
+  // was.
+  TensorId expert_linear(TensorId x, const std::string& name, int64_t from, int64_t to,
+                         TensorId weights = -1) {
     const TensorId weight = b_.parameter(name + ".weight", f32({c_.experts, from, to}));
     const TensorId y = b_.op1("batch_matmul", {x, weight}, {}, name);
     if (!c_.bias) return y;
-    return b_.op1("add", {y, b_.parameter(name + ".bias", f32({c_.experts, 1, to}))}, {}, name + ".bias_add");
+    const TensorId bias = b_.parameter(name + ".bias", f32({c_.experts, 1, to}));
+    return b_.op1("add", {y, weighed(bias, weights, name + ".bias_weighed")}, {}, name + ".bias_add");
   }
 
   TensorId logits(TensorId x) {

@@ -32,6 +32,9 @@ struct Transformer {
   int64_t shared_experts = 0;  // every token's, beside the routed ones: as one so many times as wide
   int64_t dense_layers = 0;    // the first so many layers have no experts
   int64_t expert_every = 1;    // one layer in so many has experts; the others are dense
+  // A token's experts are weighed between activation function and second product, in place of behind it. The
+  // sum is the same; results of experts are then kept by nobody.
+  bool weigh_inside = false;
   int64_t decoder_layers = 0;  // t5: the last so many of `layers`; 0: half of them
   int64_t decoder_seq = 0;     // t5: tokens that the decoder reads; 0: seq
   // The vocabulary is padded to a multiple of this (callers with tensor parallelism: of this x tp); 1: it is

@@ -41,6 +41,8 @@ struct TrainOptions {
   Precision precision = Precision::fp16;
   Optimizer optimizer = Optimizer::adam;
   Recompute recompute = Recompute::none;
+  // selective: what runs again of a layer
+  std::set<Module> recompute_modules = {Module::core_attn};
   // full: a layer's second run stops at the last result that its backward pass reads
   bool recompute_stop = false;
   // Recompute only the first so many layers of each (virtual) stage: a number for all stages or one for each;

@@ -1,12 +1,15 @@
 // Forward ops run again before the backward ops that need them, so that their results need not wait.
 //
-// Full: all ops of a layer, from its input. Selective: attention's core (Op::in_core); attention as one op
-// keeps nothing large and is left alone. As in a checkpointing framework, all ops of the group run again,
-// also those whose results nothing reads: published runs pay for them. With `recompute_stop` a layer's second
-// run ends where the backward pass has all it reads, as PyTorch's does from 2.1 on: without the last product
-// of a layer that has no dropout behind it. Ops: all of a layer but what a policy by op keeps, results of
-// every other product, the first on, and of attention as one op:
-// torchtitan/models/llama3/infra/parallelize.py, selective_ac_option "op".
+// Full: all ops of a layer, from its input. Selective: the chosen modules (Op::module), attention's core
+// where nothing else is asked for; attention as one op keeps nothing large and is left alone. As in a
+// checkpointing framework, all ops of a group run again, also those whose results nothing reads: published
+// runs pay for them. With `recompute_stop` a layer's second run ends where the backward pass has all it
+// reads, as PyTorch's does from 2.1 on: without the last product of a layer that has no dropout behind it.
+// Ops: all of a layer but what a policy by op keeps, results of every other product, the first on, and of
+// attention as one op: torchtitan/models/llama3/infra/parallelize.py, selective_ac_option "op".
+//
+// A group is a layer, or a module of it. It runs again as a whole, before the first op that reads one of its
+// results; a module that reads results of another runs behind it.
 //
 // Each stage may have a number of layers that do so, its first; the others have a kind of their own.
 #include <algorithm>
@@ -23,13 +26,14 @@ namespace {
 struct Policy {
   // Whether an op of the layer runs again. `products`: the layer's products before it.
   bool (*runs_again)(const Op& op, int products);
-  bool opens = false;  // it opens the layer's backward pass; else it waits for its first reader
+  bool opens = false;      // it opens the layer's backward pass; else it waits for its first reader
+  bool by_module = false;  // of the chosen modules alone, each a group
 };
 constexpr Policy policies[] = {
     // By Recompute, in its order.
     {[](const Op&, int) { return false; }},
-    {[](const Op& op, int) { return op.in_core && !op.is(OpKind::attention); }},
-    {[](const Op&, int) { return true; }, true},
+    {.runs_again = [](const Op& op, int) { return !op.is(OpKind::attention); }, .by_module = true},
+    {.runs_again = [](const Op&, int) { return true; }, .opens = true},
     {[](const Op& op, int products) {
       return !op.is(OpKind::attention) && (!op.is(OpKind::product) || products % 2 == 1);
     }},
@@ -39,13 +43,12 @@ class Recomputer {
  public:
   explicit Recomputer(Step& step)
       : options_(step.options),
-        layers_(step.graph.layers),
-        kinds_(static_cast<size_t>(layers_), options_.recompute_others),
-        groups_(static_cast<size_t>(layers_)),
+        kinds_(static_cast<size_t>(step.graph.layers), options_.recompute_others),
+        layers_(kinds_.size()),
         rewrite_(step.graph) {
     std::vector<int> ends = options_.stage_starts;
     if (ends.empty()) ends.push_back(0);
-    ends.push_back(layers_);
+    ends.push_back(step.graph.layers);
     for (size_t stage = 0; stage + 1 < ends.size(); ++stage)
       std::fill_n(kinds_.begin() + ends[stage],
                   recomputed_layers(options_, stage, ends[stage + 1] - ends[stage]), options_.recompute);
@@ -64,8 +67,12 @@ class Recomputer {
  private:
   struct Group {
     std::vector<size_t> ops;  // that run again, in the new list
-    int products = 0;         // of its forward pass
     bool done = false;
+  };
+  struct Layer {
+    std::vector<Group> groups;
+    Module module = Module::none;  // chosen, of its last op
+    int products = 0;              // of its forward pass
   };
 
   // Collects the tensors that backward ops of layers read.
@@ -85,27 +92,39 @@ class Recomputer {
   }
 
   const Op& first_run(size_t position) const { return rewrite_.new_ops()[position]; }
-  bool in_layer(const Op& op) const { return op.layer >= 0 && op.layer < layers_; }
-  Group& group(const Op& op) { return at(groups_, op.layer); }
+  bool in_layer(const Op& op) const { return op.layer >= 0 && op.layer < static_cast<int>(layers_.size()); }
+  Layer& layer(const Op& op) { return at(layers_, op.layer); }
   const Policy& policy(const Op& op) const { return at(policies, at(kinds_, op.layer)); }
 
-  void forward(const Op& op) {
-    Group& group = this->group(op);
-    if (policy(op).runs_again(op, group.products)) group.ops.push_back(rewrite_.new_ops().size());
-    if (op.is(OpKind::product)) ++group.products;
+  // The outermost chosen module that the op is part of.
+  Module chosen(const Op& op) const {
+    const std::set<Module>& modules = options_.recompute_modules;
+    const bool in_moe = op.module == Module::moe_act || op.module == Module::shared_experts;
+    if (in_moe && modules.contains(Module::moe)) return Module::moe;
+    return modules.contains(op.module) ? op.module : Module::none;
   }
 
-  // Reads results of this layer's group from its second run, which stands before the first op that needs it.
+  void forward(const Op& op) {
+    Layer& layer = this->layer(op);
+    const Policy& policy = this->policy(op);
+    const Module module = policy.by_module ? chosen(op) : Module::none;
+    const bool begins = layer.groups.empty() || module != std::exchange(layer.module, module);
+    if ((!policy.by_module || module != Module::none) && policy.runs_again(op, layer.products)) {
+      if (begins) layer.groups.emplace_back();
+      layer.groups.back().ops.push_back(rewrite_.new_ops().size());
+    }
+    if (op.is(OpKind::product)) ++layer.products;
+  }
+
+  // Reads results of this layer's groups from their second run, which stands before the first op that needs
+  // it.
   void backward(Op& op) {
-    Group& group = this->group(op);
-    if (!group.done && needs(op, group)) run_again(group);
-    if (!group.done) return;
+    for (Group& group : layer(op).groups)
+      if (policy(op).opens || reads(op, group)) run_again(group);
     for (TensorId& input : op.inputs) input = again(input, op.layer);
   }
 
-  bool needs(const Op& op, const Group& group) const {
-    if (group.ops.empty()) return false;
-    if (policy(op).opens) return true;
+  bool reads(const Op& op, const Group& group) const {
     return std::any_of(op.inputs.begin(), op.inputs.end(), [&](TensorId input) {
       return std::any_of(group.ops.begin(), group.ops.end(), [&](size_t position) {
         const std::vector<TensorId>& made = first_run(position).outputs;
@@ -115,11 +134,13 @@ class Recomputer {
   }
 
   void run_again(Group& group) {
-    group.done = true;
+    if (std::exchange(group.done, true)) return;
     if (options_.recompute_stop) drop_unread_tail(group);
     for (const size_t position : group.ops) {
       Op op = first_run(position);
       rewrite_.new_ops()[position].runs_again = true;
+      for (Group& other : layer(op).groups)
+        if (reads(op, other)) run_again(other);
       op.name += ".recomputed";
       op.phase = Phase::backward;
       op.recomputed = true;
@@ -153,9 +174,8 @@ class Recomputer {
   }
 
   const TrainOptions& options_;
-  int layers_;
   std::vector<Recompute> kinds_;  // by layer
-  std::vector<Group> groups_;
+  std::vector<Layer> layers_;
   Rewriter rewrite_;
   std::vector<Copy> copies_;                 // by tensor
   std::set<std::pair<int, TensorId>> read_;  // layer, tensor

@@ -172,7 +172,8 @@ class Candidates::Branch {
     std::vector<ir::Recompute> kinds;
     if (options_.goal == Goal::memory || options_.pinned.count("recompute_layers")) return kinds;
     if (job.train.recompute != ir::Recompute::none) kinds.push_back(ir::Recompute::none);
-    if (job.train.recompute == ir::Recompute::full && ir::models::has_attention_core(job.model))
+    if (job.train.recompute == ir::Recompute::full &&
+        ir::models::has_any(job.model, job.train.recompute_modules))
       kinds.push_back(ir::Recompute::selective);
     if (options_.pinned.count("recompute_others"))
       std::erase_if(kinds, [&](ir::Recompute kind) { return kind != job.train.recompute_others; });

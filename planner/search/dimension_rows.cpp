@@ -75,7 +75,8 @@ std::vector<int> virtual_stages(const Choice& of) {
 // Ordered by their cost; the recomputation of ops is simulated where it is asked for.
 std::vector<int> recomputations(const Choice& of) {
   std::vector<Recompute> kinds{Recompute::none};
-  if (ir::models::has_attention_core(of.point.model)) kinds.push_back(Recompute::selective);
+  if (ir::models::has_any(of.point.model, of.point.train.recompute_modules))
+    kinds.push_back(Recompute::selective);
   kinds.push_back(Recompute::full);
   std::vector<int> numbers;
   for (const Recompute kind : kinds) numbers.push_back(static_cast<int>(kind));

@@ -119,8 +119,8 @@ std::vector<Alternative> ways_to_fit(const planner::ResolvedJob& job, const back
   const auto add = [&](std::vector<Alternative> more) { std::ranges::move(more, std::back_inserter(ways)); };
   std::optional<Fitting> fused;
   // Fused attention leaves nothing to recompute selectively.
-  if (ir::models::has_attention_core(job->model) && job->train.recompute != ir::Recompute::selective &&
-      job->train.recompute_others == ir::Recompute::none)
+  if (ir::models::has_any(job->model, {ir::Module::core_attn}) &&
+      job->train.recompute != ir::Recompute::selective && job->train.recompute_others == ir::Recompute::none)
     add(fused.emplace(job, true, described, seconds).as_it_is());
   Fitting plain(job, false, described, seconds);
   add(plain.at_defaults());

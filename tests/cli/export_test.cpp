@@ -265,7 +265,7 @@ TEST(ExportCommand, SaysTheNumbersOfNormsAndPositions) {
 
 TEST(ExportCommand, SaysWhatModelsOfTodayHave) {
   const Words machine{"--cluster=dgx-h100", "--gpus=8", "--precision=bf16", "--attention=flash"};
-  const Words oss = with({"--model=gpt-oss-20b", "--experts=8"}, machine);
+  const Words oss = with({"--model=gpt-oss-20b", "--experts=8", "--weigh-inside"}, machine);
   const Output megatron = run_export("megatron", oss);
   for (const char* line : {"--kv-channels 64", "--window-size '(127,0)'", "--window-attn-skip-freq 2"})
     EXPECT_THAT(megatron.out, HasSubstr(fmt::format("    {} \\\n", line)));
@@ -293,6 +293,10 @@ TEST(ExportCommand, SaysWhatModelsOfTodayHave) {
   for (const char* line :
        {"--qk-layernorm", "--kv-channels 128", "--moe-ffn-hidden-size 768", "--rotary-base 1000000"})
     EXPECT_THAT(mixture, HasSubstr(fmt::format("    {} \\\n", line)));
+  const Words modules = with(qwen3, {"--recompute=selective", "--recompute-modules=moe_act,layernorm"});
+  EXPECT_THAT(run_export("megatron", modules).out,
+              HasSubstr("    --recompute-modules layernorm moe_act \\\n"));
+  EXPECT_THAT(run_export("nemo", modules).out, HasSubstr("recompute_modules=[\"layernorm\",\"moe_act\"],"));
   const std::string recipe = run_export("nemo", qwen3).out;
   for (const char* text : {"qk_layernorm=True,", "moe_ffn_hidden_size=768,"})
     EXPECT_THAT(recipe, HasSubstr(text));

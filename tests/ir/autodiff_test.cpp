@@ -267,6 +267,7 @@ const Call kNetworks[] = {
          {f32({1, 2, 5, 2}), f32({1, 1, 5, 2}), f32({1, 1, 5, 2})},
          {{"causal", true}, {"window", int64_t{2}}}},
     Call{"moe_dispatch", {f32({5, 2}), i64({5, 2})}, {{"experts", int64_t{3}}, {"capacity", int64_t{2}}}},
+    Call{"moe_dispatch_grad", {f32({3, 2, 4}), i64({5, 2})}},
     Call{"moe_combine", {f32({3, 2, 4}), i64({5, 2}), f32({5, 2})}},
     Call{"cross_entropy", {f32({2, 3}), i64({2})}},
     Call{"cross_entropy_parts", {f32({2, 3}), i64({2})}},

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ using ir::Graph;
 using ir::models::GraphModel;
 using ir::models::read_graph_model;
 using support::error_of;
+using testing::HasSubstr;
 
 const std::string mlp = R"(graph mlp layers=2
 %x: float32[batch, 6] = input()
@@ -113,8 +115,15 @@ TEST(GraphModels, RangesPassThroughWhatMovesElements) {
 }
 
 TEST(GraphModels, CoreIsWhatSelectiveRecomputationRunsAgain) {
-  EXPECT_FALSE(has_attention_core(ir::models::Model(read_graph_model(mlp))));
-  EXPECT_TRUE(has_attention_core(ir::models::Model(read_graph_model(with("relu(%y)", "relu(%y) core")))));
+  const std::set<ir::Module> core{ir::Module::core_attn}, experts{ir::Module::moe};
+  const auto marked = [](const char* mark) {
+    return ir::models::Model(read_graph_model(with("relu(%y)", std::string("relu(%y) ") + mark)));
+  };
+  EXPECT_FALSE(has_any(ir::models::Model(read_graph_model(mlp)), core));
+  EXPECT_TRUE(has_any(marked("core"), core));
+  EXPECT_FALSE(has_any(marked("core"), experts));
+  EXPECT_TRUE(has_any(marked("module=moe"), experts));
+  EXPECT_THAT(error_of([&] { marked("module=mole"); }), HasSubstr("unknown 'mole' (use none, core_attn, "));
 }
 
 TEST(GraphModels, AreEqualByTheirText) {

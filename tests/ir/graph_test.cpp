@@ -126,9 +126,9 @@ TEST(GraphText, SaysLineAndColumnOfWhatIsWrong) {
   EXPECT_EQ(line("%y: float32[2] = neg(%x) @p1"), "graph:4:27: placement p1 is not defined above");
   EXPECT_EQ(line("%y: float32[2] = neg(%x) phase=sideways"),
             "graph:4:32: unknown 'sideways' (use forward, backward, update)");
-  EXPECT_EQ(
-      line("%y: float32[2] = neg(%x) colour=red"),
-      "graph:4:26: unknown key 'colour' (use to, name, role, layer, phase, core, runs_again or recomputed)");
+  EXPECT_EQ(line("%y: float32[2] = neg(%x) colour=red"),
+            "graph:4:26: unknown key 'colour' (use to, name, role, layer, phase, module, core, runs_again or "
+            "recomputed)");
   EXPECT_EQ(line("%y: float32[2] = neg(%x) layer=one"), "graph:4:32: expected a number, got 'one'");
   EXPECT_EQ(line("forward"), "graph:4:1: unknown word 'forward' (use placement, update or %name)");
   EXPECT_EQ(line("placement p3 = 0"), "graph:4:11: expected placement p1");

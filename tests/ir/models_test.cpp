@@ -339,6 +339,7 @@ TEST(Models, FlopsOfEveryStyleAreCountedOnTheGraph) {
   narrow_keys.q_lora_rank = 0;
   Transformer shared = fine;
   shared.shared_experts = 2, shared.expert_every = 1, shared.dense_layers = 1;
+  shared.weigh_inside = true;
   for (const Transformer& config : {llama, padded, tiny("bert"), mixtral, heads, gshard, tiny_t5(), wide,
                                     wide_t5, fine, shared, narrow, narrow_keys})
     EXPECT_NEAR(counted_flops(step_of(ir::models::build(config, 4), {})) / ir::models::model_flops(config, 4),
@@ -464,6 +465,7 @@ TEST(Models, RefusesSizesThatCannotBe) {
   EXPECT_EQ(with([](auto& c) { c.expert_ffn = 2; }), "expert_ffn: needs experts");
   EXPECT_EQ(with([](auto& c) { c.shared_experts = 1; }), "shared_experts: needs experts");
   EXPECT_EQ(with([](auto& c) { c.dense_layers = 1; }), "dense_layers: needs experts");
+  EXPECT_EQ(with([](auto& c) { c.weigh_inside = true; }), "weigh_inside: needs experts");
   EXPECT_EQ(with([](auto& c) { c.experts = 2, c.dense_layers = c.layers; }),
             "dense_layers: is 1, expected at least 0 and below layers 1");
   EXPECT_EQ(with([](auto& c) { c.layers = 4, c.experts = c.expert_every = 2, c.dense_layers = 1; }),

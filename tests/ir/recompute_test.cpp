@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graphs.h"
@@ -131,6 +133,61 @@ TEST(Recompute, LayersMayDifferByStage) {
   EXPECT_EQ(by_layer(), (std::vector{whole, core, core, whole}));
   options.recompute = Recompute::selective, options.recompute_others = Recompute::none;
   EXPECT_EQ(by_layer(), (std::vector{core, 0, 0, core}));
+}
+
+// Recomputed ops of the first layer in their order, without ".recomputed". Of `with`, what runs before them.
+std::vector<std::string> recomputed_names(const Graph& step, const std::set<std::string>& with = {}) {
+  std::vector<std::string> names;
+  const std::string_view suffix = ".recomputed";
+  for (const Op& op : step.ops) {
+    if (op.layer != 0 || op.phase != Phase::backward) continue;
+    if (op.recomputed)
+      names.push_back(op.name.substr(0, op.name.size() - suffix.size()));
+    else if (with.contains(op.name))
+      names.push_back(op.name);
+  }
+  return names;
+}
+
+Graph mixture_step(const std::set<ir::Module>& modules) {
+  auto config = tiny("llama");
+  config.experts = 4, config.top_k = 2, config.shared_experts = 1, config.weigh_inside = true;
+  TrainOptions options = plain();
+  options.recompute = Recompute::selective, options.recompute_modules = modules;
+  options.off = {"fuse_patterns", "fuse_elementwise"};
+  return step_of(ir::models::build(config, 2), options);
+}
+
+TEST(Recompute, OfModulesRunsThemAloneAgain) {
+  using enum ir::Module;
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(recomputed_names(mixture_step({moe_act})), (Names{"h0.mlp.swiglu", "h0.mlp.weighed"}));
+  EXPECT_EQ(recomputed_names(mixture_step({layernorm})), (Names{"h0.ln2", "h0.ln1"}));
+  EXPECT_EQ(recomputed_names(mixture_step({shared_experts})),
+            (Names{"h0.mlp.shared.fc1", "h0.mlp.shared.swiglu", "h0.mlp.shared.fc2"}));
+  EXPECT_EQ(recomputed_names(mixture_step({mlp})), Names());  // all layers have experts
+  const Names all = recomputed_names(mixture_step({moe, moe_act, shared_experts}));
+  EXPECT_EQ(all, recomputed_names(mixture_step({moe})));
+  EXPECT_EQ(all.front(), "h0.mlp.router");
+  EXPECT_EQ(all.back(), "h0.mlp.sum");
+}
+
+// Each waits for its first reader. Experts read a norm's result, which runs before them though no backward op
+// has asked for it.
+TEST(Recompute, OfModulesRunsEachWhereItIsNeeded) {
+  using enum ir::Module;
+  const std::string gradient = "h0.attn.proj.grad_w";
+  const std::vector<std::string> names = recomputed_names(mixture_step({layernorm, moe}), {gradient});
+  EXPECT_EQ(names.front(), "h0.ln2");
+  EXPECT_EQ(names.back(), "h0.ln1");
+  EXPECT_EQ(at(names, names.size() - 2), gradient);
+  for (const Graph& step : {mixture_step({layernorm, moe}), mixture_step({layernorm, moe_act})})
+    for (const Op& op : step.ops)
+      if (op.layer == 0 && op.phase == Phase::backward)
+        for (const ir::TensorId input : op.inputs) {
+          const Op& made = at(step.ops, step.tensor(input).producer);
+          EXPECT_FALSE(made.runs_again) << op.name << " keeps %" << step.tensor(input).name;
+        }
 }
 
 TEST(Recompute, SelectiveRunsTheAttentionCoreAgain) {

@@ -209,6 +209,19 @@ const NamedChange run_layouts[] = {
        llama(j), j.model->experts = 4, j.model->top_k = 2, j.parallel.dp = 4, j.parallel.ep = 2,
                  j.parallel.zero = 1;
      }},
+    {"experts_weighed_inside",
+     [](Job& j) {
+       llama(j), j.model->experts = 4, j.model->top_k = 2, j.model->weigh_inside = j.model->bias = true;
+       j.parallel.dp = 4, j.parallel.ep = j.parallel.tp = 2, j.parallel.sequence_parallel = true;
+     }},
+    {"experts_weighed_inside_context",
+     [](Job& j) {
+       llama(j), j.model->experts = 4, j.model->top_k = 3, j.model->weigh_inside = true;
+       j.model->shared_experts = 1, j.parallel.cp = j.parallel.dp = j.parallel.ep = 2, j.parallel.zero = 2;
+       j.train.recompute = ir::Recompute::selective;
+       j.train.recompute_modules = {ir::Module::layernorm, ir::Module::moe_act, ir::Module::core_attn,
+                                    ir::Module::shared_experts};
+     }},
     {"experts_of_every_other_layer",
      [](Job& j) {
        j.model->layers = 4, j.model->experts = 4, j.model->expert_every = 2;

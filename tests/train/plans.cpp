@@ -203,6 +203,13 @@ const TransformerRow transformers[] = {
        of_latents(j), j.model->q_lora_rank = 0, j.model->experts = 4, j.model->top_k = 2;
        j.model->shared_experts = 1, j.parallel.pp = j.parallel.tp = 2;
      }},
+    {"experts_ep2_weighed_inside", "llama", 0, 2,
+     [](Job& j) {
+       j.model->experts = 4, j.model->top_k = 2, j.model->weigh_inside = true, j.parallel.zero = 1;
+       j.train.recompute = ir::Recompute::selective;
+       j.train.recompute_modules = {ir::Module::layernorm, ir::Module::moe};
+       j.parallel.dp = j.parallel.tp = j.parallel.ep = 2;
+     }},
     {"experts_ep2_narrow", "llama", 0, 1,
      [](Job& j) {
        j.model->experts = 8, j.model->top_k = 3, j.model->expert_ffn = 6, j.model->expert_every = 2;
