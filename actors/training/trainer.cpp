@@ -232,6 +232,7 @@ struct Trainer::Impl {
     const backends::Waiting::Act name(what);
     std::unique_lock lock(mutex);
     while (!there()) {
+      if (!backend.transport()) throw Error::fault(what, "no act of the plan made it");
       const std::string whom = first_process ? "the other processes" : "process 0";
       const backends::Waiting::Entry entry(backend.transport()->waiting(), whom);
       try {

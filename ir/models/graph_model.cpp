@@ -161,15 +161,15 @@ void sort_by_layer(Graph& graph) {
     for (const TensorId output : graph.ops[o].outputs) graph.tensor(output).producer = static_cast<OpId>(o);
 }
 
-// A reshape has its operand's register; the loss, which is watched, has one of its own.
+// An alias (reshape, identity) has its operand's register; the loss, which is watched, has one of its own.
 void give_loss_a_register(Graph& graph) {
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
     Tensor& loss = graph.tensors[t];
-    if (loss.name != loss_name || at(graph.ops, loss.producer).type != "reshape") continue;
-    Op& reshape = at(graph.ops, loss.producer);
-    loss.name = reshape.name = "loss.reshaped";
+    if (loss.name != loss_name || !at(graph.ops, loss.producer).is(OpKind::alias)) continue;
+    Op& alias = at(graph.ops, loss.producer);
+    loss.name = alias.name = "loss.alias";
     Op copy;
-    copy.name = loss_name, copy.type = "scale", copy.attrs = {{"factor", 1.0}}, copy.layer = reshape.layer;
+    copy.name = loss_name, copy.type = "scale", copy.attrs = {{"factor", 1.0}}, copy.layer = alias.layer;
     copy.inputs = {static_cast<TensorId>(t)};
     copy.outputs = {static_cast<TensorId>(graph.tensors.size())};
     Tensor same = loss;

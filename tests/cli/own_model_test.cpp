@@ -192,16 +192,21 @@ TEST_F(OwnModel, RefusesWeightsOfAnother) {
             "fc1.bias is float32[16, 8], expected float32[16]\n");
 }
 
-// A reshape has its operand's register, and the loss is watched in its own.
-TEST_F(OwnModel, ALossMayBeAReshape) {
-  const TemporaryFile graph("reshaped.txt",
-                            "graph g\n%x: float32[batch, 3] = input()\n%w: float32[3, 2] = parameter()\n"
-                            "%y = matmul(%x, %w)\n%square = mul(%y, %y)\n"
-                            "%mean = reduce_mean(%square) {axes=[0, 1], keepdims=true}\n"
-                            "%loss = reshape(%mean) {shape=[]}\n");
-  const std::vector<double> alone = losses({"--graph=" + graph.path()});
-  ASSERT_EQ(alone.size(), 4u);
-  EXPECT_NEAR(losses({"--graph=" + graph.path(), "--dp=2", "--micro-batch=4"}).at(3), alone.at(3), 1e-9);
+// An alias has its operand's register, and the loss is watched in its own.
+TEST_F(OwnModel, ALossMayBeAnAlias) {
+  for (const char* alias : {"%loss = reshape(%mean) {shape=[]}",
+                            "%flat = reshape(%mean) {shape=[]}\n%loss = "
+                            "identity(%flat)"}) {
+    const TemporaryFile graph("alias.txt",
+                              "graph g\n%x: float32[batch, 3] = input()\n%w: float32[3, 2] = parameter()\n"
+                              "%y = matmul(%x, %w)\n%square = mul(%y, %y)\n"
+                              "%mean = reduce_mean(%square) {axes=[0, 1], keepdims=true}\n" +
+                                  std::string(alias) + "\n");
+    const std::vector<double> alone = losses({"--graph=" + graph.path()});
+    ASSERT_EQ(alone.size(), 4u);
+    EXPECT_NEAR(losses({"--graph=" + graph.path(), "--dp=2", "--micro-batch=4"}).at(3), alone.at(3), 1e-9);
+    EXPECT_EQ(losses({"--graph=" + graph.path(), "--off=fuse_elementwise"}).size(), 4u);
+  }
 }
 
 TEST_F(OwnModel, ALossOfNanEndsTheRun) {
