@@ -243,23 +243,69 @@ void check_uses(const Graph& graph) {
              fmt::format("layer {} of {} has no parameter (join it with another)", layer, graph.layers));
 }
 
-// `one` and `two` are of one sample and of two. Micro-batches and data-parallel ranks add up means.
+// By tensor: does its value depend on data?
+std::vector<bool> of_data(const Graph& graph) {
+  std::vector<bool> depends(graph.tensors.size(), false);
+  for (const Op& op : graph.ops) {
+    const bool any = op.is(OpKind::input) || std::any_of(op.inputs.begin(), op.inputs.end(),
+                                                         [&](TensorId t) { return at(depends, t); });
+    for (const TensorId output : op.outputs) at(depends, output) = any;
+  }
+  return depends;
+}
+
+// Is the op linear in these operands together, whatever the others are?
+bool is_linear(const Graph& graph, const Op& op, const std::vector<size_t>& operands) {
+  Types types;
+  for (const TensorId input : op.inputs) types.push_back(graph.tensor(input).type);
+  const OpDef& def = ir::op(op.type);
+  const auto linear = def.index_map(types, complete(def, op.attrs)).linear;
+  return std::any_of(linear.begin(), linear.end(), [&](const auto& jointly) {
+    return std::all_of(operands.begin(), operands.end(), [&](size_t operand) {
+      return std::find(jointly.begin(), jointly.end(), operand) != jointly.end();
+    });
+  });
+}
+
+// `one` and `two` are of one sample and of two. Micro-batches and data-parallel ranks add up means, so the
+// loss is linear in means over samples: a reduce_mean takes the samples together, and what follows is linear.
 void check_loss(const Graph& one, const Graph& two) {
-  const Tensor& loss = one.tensor(find_tensor(one, loss_name));
-  if (!(loss.type == TensorType{{}, DType::float32}))
-    refuse("%loss", fmt::format("is {}, expected float32[], the mean over samples", to_text(loss.type)));
-  constexpr std::string_view keeping_sums[] = {"add", "sub", "neg", "scale", "identity", "reshape", "cast"};
-  std::vector<TensorId> tail{find_tensor(one, loss_name)};
+  const TensorId loss = find_tensor(one, loss_name);
+  if (!(one.tensor(loss).type == TensorType{{}, DType::float32}))
+    refuse("%loss",
+           fmt::format("is {}, expected float32[], the mean over samples", to_text(one.tensor(loss).type)));
+  const std::vector<bool> depends = of_data(one);
+  std::vector<bool> seen(one.tensors.size(), false);
+  std::vector<TensorId> tail{loss};
   while (!tail.empty()) {
-    const Op& op = at(one.ops, one.tensor(tail.back()).producer);
+    const TensorId result = tail.back();
     tail.pop_back();
-    if (op.type == "reduce_sum" &&
-        one.tensor(op.inputs[0]).type.shape != two.tensor(op.inputs[0]).type.shape &&
-        one.tensor(op.outputs[0]).type.shape == two.tensor(op.outputs[0]).type.shape)
-      refuse("%" + one.tensor(op.outputs[0]).name,
-             "is a sum over samples; a loss is their mean (use reduce_mean)");
-    if (std::find(std::begin(keeping_sums), std::end(keeping_sums), op.type) != std::end(keeping_sums))
-      tail.insert(tail.end(), op.inputs.begin(), op.inputs.end());
+    if (!at(depends, result) || at(seen, result)) continue;
+    at(seen, result) = true;
+    const Op& op = at(one.ops, one.tensor(result).producer);
+    const std::string name = "%" + one.tensor(result).name;
+    std::vector<size_t> operands;
+    bool of_samples = false;
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      const TensorId input = op.inputs[i];
+      if (!at(depends, input)) continue;
+      operands.push_back(i);
+      if (one.tensor(input).type.shape != two.tensor(input).type.shape)
+        of_samples = true;
+      else
+        tail.push_back(input);
+    }
+    if (of_samples && op.type == "reduce_sum")
+      refuse(name, "is a sum over samples; a loss is their mean (use reduce_mean)");
+    if (of_samples && op.type != "reduce_mean")
+      refuse(name,
+             fmt::format("takes samples together by {}; a loss is their mean (use reduce_mean)", op.type));
+    if (op.type == "reduce_mean" && attr_int(op.attrs, "count") != 0)
+      refuse(name, "has a count of its own; a loss is the mean over samples (leave count out)");
+    if (!is_linear(one, op, operands))
+      refuse(name, fmt::format("is of the mean over samples by {}, which is not linear; a loss is that mean "
+                               "(use {} before reduce_mean)",
+                               op.type, op.type));
   }
 }
 

@@ -1,5 +1,6 @@
 #include "ir/models/graph_model.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <set>
@@ -129,6 +130,43 @@ TEST(GraphModels, CoreIsWhatSelectiveRecomputationRunsAgain) {
 TEST(GraphModels, AreEqualByTheirText) {
   EXPECT_EQ(ir::models::Model(read_graph_model(mlp)), ir::models::Model(read_graph_model(mlp)));
   EXPECT_NE(read_graph_model(mlp), read_graph_model(with("8, 3", "8, 4")));
+}
+
+// Micro-batches and data-parallel ranks add up means over their samples.
+TEST(GraphModels, ALossIsLinearInMeansOverSamples) {
+  const std::string mean = "%loss = reduce_mean(%losses) {axes=[0]}\n";
+  const auto said = [&](const std::string& tail) {
+    return error_of([&] { read_graph_model(with(mean, tail)); });
+  };
+  const std::string m = "%m = reduce_mean(%losses) {axes=[0]}\n";
+  for (const char* linear :
+       {"%loss = scale(%m) {factor=0.5}\n", "%loss = neg(%m)\n", "%loss = identity(%m)\n",
+        "%loss = add(%m, %m)\n", "%loss = sub(%m, %m)\n", "%n = neg(%m)\n%loss = sum(%m, %n, %m)\n",
+        "%loss = cast(%m) {to=\"float32\"}\n",
+        "%two: float32[] = constant() {value=2.0}\n%loss = div(%m, %two)\n",
+        "%s: float32[] = parameter()\n%a = mul(%s, %s)\n%b = mul(%m, %a)\n%loss = add(%b, %a)\n",
+        "%r = reshape(%m) {shape=[1]}\n%j = concat(%r, %r) {axis=0}\n%t = transpose(%j) {perm=[0]}\n"
+        "%s = slice(%t) {starts=[0], ends=[1]}\n%loss = reshape(%s) {shape=[]}\n",
+        "%by = reduce_mean(%logits) {axes=[0]}\n%sum = reduce_sum(%by) {axes=[0]}\n%loss = add(%m, %sum)\n"})
+    EXPECT_EQ(said(m + linear), "no error") << linear;
+  for (const char* op : {"reduce_max", "reduce_min"})
+    EXPECT_EQ(said(fmt::format("%loss = {}(%losses) {{axes=[0]}}\n", op)),
+              fmt::format(
+                  "graph: %loss: takes samples together by {}; a loss is their mean (use reduce_mean)", op));
+  EXPECT_EQ(said("%first = slice(%losses) {starts=[0], ends=[1]}\n%loss = reshape(%first) {shape=[]}\n"),
+            "graph: %first: takes samples together by slice; a loss is their mean (use reduce_mean)");
+  EXPECT_EQ(said("%loss = reduce_mean(%losses) {axes=[0], count=2}\n"),
+            "graph: %loss: has a count of its own; a loss is the mean over samples (leave count out)");
+  for (const char* op : {"mul(%m, %m)", "div(%m, %m)", "relu(%m)", "exp(%m)", "sqrt(%m)"}) {
+    const std::string type(op, std::string_view(op).find('('));
+    EXPECT_EQ(
+        said(m + "%loss = " + op + "\n"),
+        fmt::format("graph: %loss: is of the mean over samples by {}, which is not linear; a loss is that "
+                    "mean (use {} before reduce_mean)",
+                    type, type));
+  }
+  EXPECT_EQ(said("%sums = reduce_sum(%logits) {axes=[0]}\n%loss = reduce_mean(%sums) {axes=[0]}\n"),
+            "graph: %sums: is a sum over samples; a loss is their mean (use reduce_mean)");
 }
 
 TEST(GraphModels, RefuseTextThatIsNoForwardPass) {
