@@ -1,4 +1,5 @@
 // Gradients of reductions and of ops that move elements.
+#include <limits>
 #include <numeric>
 
 #include "ir/grad/rules.h"
@@ -37,11 +38,21 @@ void reduce_mean(GradContext& g) {
   g.give(0, spread(g, "x", g.emit("mean", "scale", {g.dy()}, {{"factor", 1 / count}})));
 }
 
-// dy goes where the operand equals the extremum: dy less the part that the slope of relu(gap) keeps.
+// dy goes where the operand equals the extremum, in equal shares, as PyTorch's amax has it. The operand may
+// be a sum whose parts lie on several devices, and sums in another order differ. So all below reads one copy
+// of it: `x` is the operand, by an op that is not linear and takes no parts.
 void extremum(GradContext& g, bool max) {
-  const TensorId dy = spread(g, "spread", g.dy()), y = spread(g, "extremum", g.y());
-  const TensorId gap = max ? g.emit("gap", "sub", {y, g.x(0)}) : g.emit("gap", "sub", {g.x(0), y});
-  g.give(0, g.emit("x", "sub", {dy, g.emit("others", "relu_grad", {dy, gap})}));
+  const TensorType type = g.type(g.x(0));
+  const Attrs rows = {{"axes", reduced_axes(g)}, {"keepdims", true}};
+  const TensorId x =
+      g.emit("whole", "clamp_min", {g.x(0)}, {{"min", double{std::numeric_limits<float>::lowest()}}});
+  const TensorId y = spread(g, "extremum", g.emit("found", max ? "reduce_max" : "reduce_min", {x}, rows));
+  const TensorId gap = max ? g.emit("gap", "sub", {y, x}) : g.emit("gap", "sub", {x, y});
+  const TensorId ones = g.constant("ones", type, 1);
+  const TensorId chosen = g.emit("chosen", "sub", {ones, g.emit("others", "relu_grad", {ones, gap})});
+  const TensorId ties = spread(g, "ties", g.emit("count", "reduce_sum", {chosen}, rows));
+  const TensorId share = g.emit("share", "div", {spread(g, "spread", g.dy()), ties});
+  g.give(0, g.emit("x", "mul", {chosen, share}));
 }
 void reduce_max(GradContext& g) { extremum(g, true); }
 void reduce_min(GradContext& g) { extremum(g, false); }

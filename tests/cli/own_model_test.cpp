@@ -209,6 +209,26 @@ TEST_F(OwnModel, ALossMayBeAnAlias) {
   }
 }
 
+// The gradient of a maximum asks which element it is of. Here the elements are sums over the batch, which
+// ranks add up in different orders.
+TEST_F(OwnModel, AMaximumOfSumsHasItsGradientUnderEveryPlan) {
+  const TemporaryFile graph("maximum.txt",
+                            "graph g\n%x: float32[batch, 4] = input()\n%w: float32[4, 5] = parameter()\n"
+                            "%y = matmul(%x, %w)\n%sums = reduce_sum(%y) {axes=[0], keepdims=true}\n"
+                            "%most = reduce_max(%sums) {axes=[0, 1], keepdims=true}\n%by = mul(%y, %most)\n"
+                            "%loss = reduce_mean(%by) {axes=[0, 1]}\n");
+  const Words common{"--graph=" + graph.path(), "--optimizer=sgd", "--learning-rate=0.05", "--clip-norm=0",
+                     "--lr-schedule=constant"};
+  const auto trained = [&](Words plan) {
+    plan.insert(plan.end(), common.begin(), common.end());
+    return losses(plan);
+  };
+  const std::vector<double> alone = trained({"--micro-batch=16"});
+  for (const Words& plan : {Words{"--dp=2", "--micro-batch=8"}, Words{"--dp=4", "--micro-batch=4"},
+                            Words{"--gpus=8", "--dp=4", "--tp=2", "--micro-batch=4"}})
+    EXPECT_NEAR(trained(plan).at(3), alone.at(3), 1e-9) << plan[0];
+}
+
 TEST_F(OwnModel, ALossOfNanEndsTheRun) {
   namespace host = backends::host;
   const TemporaryFile graph(

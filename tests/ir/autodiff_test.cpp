@@ -284,6 +284,24 @@ INSTANTIATE_TEST_SUITE_P(Networks, OpGradient, testing::ValuesIn(kNetworks),
 
 // --- the walk itself
 
+// The gradient of an extremum is shared evenly among equal elements.
+TEST(Autodiff, EqualElementsShareTheGradientOfAnExtremum) {
+  for (const char* op : {"reduce_max", "reduce_min"}) {
+    Builder b("ties");
+    const TensorId x = b.parameter("x", f32({3, 4})), y = b.op1(op, {x}, {{"axes", Shape{1}}});
+    b.op("reduce_sum", {y}, {{"axes", Shape{0}}}, "loss");
+    Graph graph = b.finish();
+    const auto gradients = ir::differentiate(graph, ir::find_tensor(graph, "loss"));
+    Values given;
+    const double sign = op == std::string("reduce_max") ? 1 : -1;
+    given["x"] = {f32({3, 4}), {1, 3, 3, 2, 2, 2, 2, 2, 0, -1, -2, -3}};
+    for (double& element : given["x"].data) element *= sign;
+    EXPECT_THAT(evaluate(graph, given).at(graph.tensor(gradients.at(0).gradient).name).data,
+                testing::ElementsAre(0, 0.5, 0.5, 0, 0.25, 0.25, 0.25, 0.25, 1, 0, 0, 0))
+        << op;
+  }
+}
+
 // nll of any three numbers, not only the pieces of one loss.
 TEST(Autodiff, OfALossInPieces) {
   Builder b("pieces");
