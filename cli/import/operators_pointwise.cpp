@@ -108,6 +108,14 @@ void power(Conversion& c) {
 
 void reciprocal(Conversion& c) { c.out(c.emit("div", {c.constant(1), c.in(0)})); }
 
+// x sigmoid(alpha x)
+void swish(Conversion& c) {
+  const double alpha = c.number("alpha", 1);
+  const Value& x = c.in(0);
+  if (alpha == 1) return c.out(c.emit("silu", {x}));
+  c.out(c.emit("mul", {x, c.emit("sigmoid", {scaled(c, x, alpha, "slope")}, {}, "share")}));
+}
+
 void gelu(Conversion& c) {
   c.out(c.emit("gelu", {c.in(0)}, {{"tanh", c.text("approximate", "none") == "tanh"}}));
 }
@@ -216,7 +224,6 @@ constexpr const char* exp_op = "exp";
 constexpr const char* log_op = "log";
 constexpr const char* sqrt_op = "sqrt";
 constexpr const char* relu_op = "relu";
-constexpr const char* silu_op = "silu";
 constexpr const char* tanh_op = "tanh";
 constexpr const char* sigmoid_op = "sigmoid";
 constexpr const char* add_op = "add";
@@ -232,7 +239,7 @@ void add_pointwise_converters(Converters& table) {
                            {"Log", unary<log_op>},
                            {"Sqrt", unary<sqrt_op>},
                            {"Relu", unary<relu_op>},
-                           {"Swish", unary<silu_op>},
+                           {"Swish", swish},
                            {"Tanh", unary<tanh_op>},
                            {"Sigmoid", unary<sigmoid_op>},
                            {"Add", binary<add_op>},

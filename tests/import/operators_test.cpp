@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "backends/cpu/convert.h"
@@ -90,6 +91,18 @@ TEST(ImportOperators, CountKnownIndicesFromTheEnd) {
              {"one", wholes({1})},
              {"w", floats({2}, {1, 3})}});
   EXPECT_EQ(run(onnx, counted).y, (Numbers{1, 6, 5, 18}));
+}
+
+TEST(ImportOperators, SwishTakesItsSlope) {
+  const Numbers x{-2, -1, 0, 1, 2, 3, 4, 5};
+  for (const double alpha : {1.0, 1.5}) {
+    const auto onnx =
+        model({node("Swish", {"x"}, "swish", {{"alpha", alpha}}), node("Mul", {"swish", "w"}, "y")},
+              {{"w", floats({4}, {1, 1, 1, 1})}});
+    Numbers expected;
+    for (const double v : x) expected.push_back(v / (1 + std::exp(-alpha * v)));
+    EXPECT_THAT(run(onnx, x24(x)).y, Pointwise(DoubleNear(1e-6), expected)) << alpha;
+  }
 }
 
 TEST(ImportOperators, KeepTheRowsThatAConstantAdds) {
