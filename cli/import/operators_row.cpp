@@ -56,7 +56,7 @@ void reduce(Conversion& c) {
   c.out(c.emit(op, {x}, {{"axes", axes}, {"keepdims", c.whole("keepdims", 1) != 0}}));
 }
 
-// No label is left out, whatever ignore_index says.
+// No label is left out, so ignore_index is a label that no sample has.
 void cross_entropy(Conversion& c) {
   const Value& scores = c.in(0);
   const std::string kind = c.text("reduction", "mean");
@@ -64,6 +64,10 @@ void cross_entropy(Conversion& c) {
   if (c.reads_out(1)) c.refuse("has its logarithms read");
   if (rank(scores) != 2)
     c.refuse(fmt::format("is of {}, expected scores [n, classes]", to_text(scores.type)));
+  const int64_t classes = scores.type.shape.back(), ignored = c.whole("ignore_index", -1);
+  if (ignored >= 0 && ignored < classes)
+    c.refuse(fmt::format("leaves out class {} of {} (leave out ignore_index, or make it negative)", ignored,
+                         classes));
   const Value losses = c.emit_all("cross_entropy", {scores, c.in(1)}, {}, kind == "none" ? "" : "losses")[0];
   if (kind == "none") return c.out(losses);
   c.out(c.emit(kind == "sum" ? "reduce_sum" : "reduce_mean", {losses}, {{"axes", Ints{0}}}));

@@ -105,6 +105,21 @@ TEST(ImportOperators, SwishTakesItsSlope) {
   }
 }
 
+// Training leaves no label out.
+TEST(ImportOperators, LossesLeaveNoClassOut) {
+  const auto said = [](int64_t ignored) {
+    OnnxModel onnx = model({node("Mul", {"x", "w"}, "scores"),
+                            node("SoftmaxCrossEntropyLoss", {"scores", "labels"}, "y",
+                                 {{"ignore_index", ignored}, {"reduction", std::string("mean")}})},
+                           {{"w", floats({4}, {1, 1, 1, 1})}});
+    onnx.inputs.push_back({"labels", DType::int64, {{0, "n"}}});
+    return error_of(onnx, {});
+  };
+  EXPECT_THAT(said(1), HasSubstr("leaves out class 1 of 4 (leave out ignore_index, or make it negative)"));
+  EXPECT_EQ(said(-100), "no error");
+  EXPECT_EQ(said(4), "no error");
+}
+
 TEST(ImportOperators, KeepTheRowsThatAConstantAdds) {
   const auto onnx = model(
       {node("Unsqueeze", {"x", "one"}, "row"), node("Mul", {"row", "twos"}, "rows"),
