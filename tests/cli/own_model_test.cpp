@@ -400,9 +400,10 @@ TEST_F(OwnModel, RefusesTextByLineAndColumn) {
             "boxcar: m.txt:3:6: matmull: no such op (did you mean matmul?)\n");
   EXPECT_EQ(refused("graph g\n%x: float32[batch, 4] = input()\n%loss = neg(%x)\n"),
             "boxcar: m.txt: %loss: is float32[1, 4], expected float32[], the mean over samples\n");
-  EXPECT_EQ(refused("graph g\n%x: float32[batch] = input()\n%w: float32[1] = parameter()\n%y = mul(%x, %w)\n"
-                    "%loss = square_sum(%y)\n"),
-            "boxcar: loss: square_sum has no gradient\n");
+  EXPECT_EQ(
+      refused("graph g\n%x: float32[batch] = input()\n%w: float32[1] = parameter()\n%y = mul(%x, %w)\n"
+              "%size = square_sum(%w)\n%mean = reduce_mean(%y) {axes=[0]}\n%loss = mul(%mean, %size)\n"),
+      "boxcar: size: square_sum has no gradient\n");
 }
 
 }  // namespace
