@@ -62,6 +62,7 @@ bool has_experts(const planner::Job& job) { return ir::models::experts(job.model
 bool uses(const planner::Job& job, const char* number) {
   return ir::has_number(ir::row_of(job.train.optimizer), number);
 }
+bool clips(const planner::Job& job) { return job.train.clip_norm == 0 || !job.train.off.contains("clip"); }
 bool uses_momentum(const planner::Job& job) { return uses(job, "momentum"); }
 bool uses_beta1(const planner::Job& job) { return uses(job, "beta1"); }
 bool uses_beta2(const planner::Job& job) { return uses(job, "beta2"); }
@@ -94,6 +95,7 @@ constexpr Effect effects[] = {
     {"model.rotary_base", has_rotary, "position is rotary"},
     {"model.qkv_bias", has_no_bias, "bias is false"},
     {"train.routing_skew", has_experts, "the model has experts"},
+    {"train.clip_norm", clips, "off leaves clip in"},
     {"train.momentum", uses_momentum},
     {"train.beta1", uses_beta1},
     {"train.beta2", uses_beta2},

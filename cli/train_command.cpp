@@ -112,6 +112,12 @@ void check(const Request& request, const GivenKeys& given) {
     throw Error::input(where(given, "run.warmup_steps"),
                        fmt::format("{} of {} steps (leave some for training)", run.warmup_steps, run.steps));
 }
+  if (run.min_learning_rate > 0 && run.lr_schedule != "cosine")
+    throw Error::input(where(given, "run.min_learning_rate"), "has no effect unless lr_schedule is cosine");
+  if (run.min_learning_rate > request.job.train.learning_rate)
+    throw Error::input(where(given, "run.min_learning_rate"),
+                       fmt::format("is {}, expected at most learning_rate {}", run.min_learning_rate,
+                                   request.job.train.learning_rate));
 
 // The sizes of the model whose weights are given, from Hugging Face's config.json beside them, where the user
 // gave none.

@@ -234,6 +234,7 @@ const JobCase job_cases[] = {
      2,
      "--off: accumulate adds up the gradients of 4 micro-batches (fuse_patterns, fuse_elementwise, "
      "mixed_precision, recompute and clip may always be switched off)"},
+    {{"--off=clip", "--clip-norm=0.5"}, "", 2, "--clip-norm: has no effect unless off leaves clip in"},
     {{"--fsdp-group=4"}, "", 2, "--fsdp-group: has no effect unless zero is 1, 2 or 3"},
     {{"--routing-skew=2"}, "", 2, "--routing-skew: has no effect unless the model has experts"},
     {{"--mesh-order=dp,tp"},

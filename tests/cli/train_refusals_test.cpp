@@ -52,6 +52,12 @@ TEST_F(Train, RefusesWhatCannotBe) {
       {{"--validation-batches=2"}, 2, "--validation-batches: needs validate_every"},
       {{"--validate-every=2", "--validation-fraction=0.001"},
        2,
+      {{"--lr-schedule=constant", "--min-learning-rate=0.0001"},
+       2,
+       "--min-learning-rate: has no effect unless lr_schedule is cosine"},
+      {{"--learning-rate=0.01", "--min-learning-rate=0.5"},
+       2,
+       "--min-learning-rate: is 0.5, expected at most learning_rate 0.01"},
        "--validation-fraction: holds back 3 of 3290 tokens, expected at least the 17 of a sample (use a "
        "larger "
        "one, "
