@@ -353,6 +353,7 @@ const JobCase job_cases[] = {
      2,
      "/no/such/dir/p.txt: cannot be written: No such file or directory"},
     {{"--plan=/no/such/plan.txt"}, "", 2, "/no/such/plan.txt: cannot be read; check the path"},
+    {{"--plan=/dev/zero"}, "", 2, "/dev/zero: cannot be read: it is not a file"},
     {{}, "--layers=4", 2, "model.layers: missing; give it in the job file or as --layers"},
     {{}, "--hidden=256", 2, "model.hidden: missing; give it in the job file or as --hidden"},
     {{}, "--cluster=dgx-a100-80g", 2, "cluster.preset: missing; give it in the job file or as --cluster"},
