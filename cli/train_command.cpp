@@ -15,6 +15,7 @@
 #include "actors/training/data.h"
 #include "actors/training/same_run.h"
 #include "actors/training/trainer.h"
+#include "backends/host/files.h"
 #include "backends/mpi/mpi_transport.h"
 #include "cli/arguments.h"
 #include "cli/as_error.h"
@@ -111,19 +112,20 @@ void check(const Request& request, const GivenKeys& given) {
   if (run.warmup_steps >= run.steps && run.warmup_steps > 0)
     throw Error::input(where(given, "run.warmup_steps"),
                        fmt::format("{} of {} steps (leave some for training)", run.warmup_steps, run.steps));
-}
   if (run.min_learning_rate > 0 && run.lr_schedule != "cosine")
     throw Error::input(where(given, "run.min_learning_rate"), "has no effect unless lr_schedule is cosine");
   if (run.min_learning_rate > request.job.train.learning_rate)
     throw Error::input(where(given, "run.min_learning_rate"),
                        fmt::format("is {}, expected at most learning_rate {}", run.min_learning_rate,
                                    request.job.train.learning_rate));
+}
 
 // The sizes of the model whose weights are given, from Hugging Face's config.json beside them, where the user
 // gave none.
 GivenKeys with_model(GivenKeys given) {
   const auto from = given.find("run.init_from");
   if (from == given.end() || !is_of_text(given)) return given;
+  const host::InputFile weights(from->second.text);  // a folder is refused by its own name
   const auto config = std::filesystem::path(from->second.text).parent_path() / "config.json";
   Request request;
   request.job.model = host::read_hugging_face_config(config.string());

@@ -165,8 +165,10 @@ void TrainLog::end(double wall_seconds, const std::vector<actors::Runtime::Memor
   const double tokens =
       rate(static_cast<double>(losses_.steps()) * static_cast<double>(setup_.tokens_per_step), seconds_);
   if (setup_.json) {
-    ordered_json j{
-        {"event", "end"}, {"step", setup_.steps}, {"wall_s", wall_seconds}, {"tokens_per_s", tokens}};
+    ordered_json j{{"event", "end"},
+                   {"step", std::max(setup_.first_step, setup_.steps)},
+                   {"wall_s", wall_seconds},
+                   {"tokens_per_s", tokens}};
     if (losses_.steps() > 0) j["loss"] = losses_.last();
     for (const auto& [held, peak] : memory) {
       if (peak == 0) continue;

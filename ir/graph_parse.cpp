@@ -56,7 +56,9 @@ class Parser {
     const size_t begin = line.at();
     if (line.name("'layers='") != "layers") line.fail_at(begin, "expected 'layers=' or the end of the line");
     line.expect('=');
+    const size_t at_number = line.at();
     graph_.layers = line.number();
+    if (graph_.layers < 0) line.fail_at(at_number, "expected 0 layers or more");
   }
 
   void word_line(GraphLine& line) {

@@ -55,7 +55,7 @@ void check_resumed(const host::TrainState& state, int64_t global_batch, const ho
   same("run.seed", expected.seed, state.seed);
   same("run.data", expected.data, state.data,
        " (give the same files, validate_every and validation_fraction)");
-  same("run.resume", expected.settings, state.settings);
+  same("run.resume", expected.settings, state.settings, " (give the same optimizer, precision and dropout)");
   if (state.step > 0) same("train.global_batch", global_batch, state.samples / state.step);
 }
 // Values that are drawn would be wrong in a table that is not trained.

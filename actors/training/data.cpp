@@ -18,10 +18,11 @@ namespace host = backends::host;
 
 bool is_random(const TrainRun& run) { return run.data == std::vector<std::string>{"random"}; }
 
-// Both parts of the text, or all of it where nothing is held out, are a sequence or more.
-void check_lengths(const host::TokenData& all, int64_t held_out, int64_t seq, const KeyName& name) {
+// All of the text, and both parts of it where some is held out, are a sequence or more.
+void check_lengths(const host::TokenData& all, bool validates, int64_t held_out, int64_t seq,
+                   const KeyName& name) {
   const host::Sampler long_enough(all, seq, 0);
-  if (held_out == 0) return;
+  if (!validates) return;
   const auto check = [&](const char* does, int64_t tokens, const char* larger) {
     if (tokens <= seq)
       throw Error::input(
@@ -49,6 +50,10 @@ Reading reading_of(const ir::models::Transformer& model, const KeyName& name) {
                          fmt::format("is {}; [CLS], [SEP] and [MASK] are its last three tokens, "
                                      "expected 4 or more",
                                      sizes.vocab));
+    if (sizes.text() < 1)
+      throw Error::input(
+          name("model.seq"),
+          fmt::format("is {}; [CLS] and [SEP] are three of its tokens, expected 4 or more", seq));
     if (sizes.masked > sizes.text())
       throw Error::input(
           name("model.masked"),
@@ -75,7 +80,7 @@ Data text(const TrainRun& run, const ir::models::Transformer& model, const KeyNa
   const bool validates = run.validate_every > 0;
   const host::TokenData held_out = all.tail(validates ? run.validation_fraction : 0),
                         training = all.head(validates ? run.validation_fraction : 0);
-  check_lengths(all, validates ? held_out.size() : 0, reading.window, name);
+  check_lengths(all, validates, held_out.size(), reading.window, name);
   Data data{reading.samples(training, run.seed), all.identity(), training.identity()};
   if (validates)
     data.held_out = {reading.samples(held_out, 0), host::Sampler(held_out, reading.window, 0).windows()};

@@ -18,6 +18,7 @@
 #include "actors/training/input_pipeline.h"
 #include "actors/training/loss_table.h"
 #include "backends/host/parts.h"
+#include "ir/ops/optimizers.h"
 #include "ir/units.h"
 #include "planner/checkpoints.h"
 #include "planner/input_pipeline.h"
@@ -55,17 +56,23 @@ struct ActsMessage {
 };
 
 constexpr const char* image_register = "images";
-constexpr const char* mend = "(use a lower learning_rate, warmup_steps or another precision)";
+// What may help where a number is none. Optimizers divide by a root of a sum of squares, and eps.
+const char* mend(const ir::TrainOptions& train) {
+  const bool may_divide_by_zero = train.eps == 0 && ir::has_number(ir::row_of(train.optimizer), "eps");
+  return may_divide_by_zero ? "(use an eps above 0, a lower learning_rate, warmup_steps or another precision)"
+                            : "(use a lower learning_rate, warmup_steps or another precision)";
+}
 
 // Throws Error (fault) where a weight or moment after `step` steps is no number: nobody could go on from
 // there.
-void check_finite(int64_t step, const GlobalTensors& tensors) {
+void check_finite(int64_t step, const GlobalTensors& tensors, const ir::TrainOptions& train) {
   for (const auto& [name, tensor] : tensors) {
     const int64_t size = ir::size_of(tensor.type.dtype);
     for (int64_t i = 0; i < tensor.type.elements(); ++i) {
       const double value = backends::host::load_element(tensor.type.dtype, tensor.bytes.data() + i * size);
       if (!std::isfinite(value))
-        throw Error::fault(fmt::format("step {}", step), fmt::format("{} has a {} {}", name, value, mend));
+        throw Error::fault(fmt::format("step {}", step),
+                           fmt::format("{} has a {} {}", name, value, mend(train)));
     }
   }
 }
@@ -191,7 +198,7 @@ struct Trainer::Impl {
     const double value = backends::host::load_element(loss_place().type.dtype, bytes.data());
     if (!std::isfinite(value))
       throw Error::fault(fmt::format("step {}", moment.step + 1),
-                         fmt::format("the loss is {} {}", value, mend));
+                         fmt::format("the loss is {} {}", value, mend(job.job->train)));
     if (first_process) return add_loss(moment.step, moment.micro_batch, device, value);
     const LossMessage message{ResultKind::loss, moment.step, moment.micro_batch, device, value};
     backend.transport()->send(0, Channel::results, std::as_bytes(std::span(&message, 1)));
@@ -312,7 +319,7 @@ struct Trainer::Impl {
 
   // On process 0.
   void write(int64_t step, GlobalTensors tensors) {
-    check_finite(step, tensors);
+    check_finite(step, tensors, job.job->train);
     TrainState reached = state;
     reached.step = step, reached.samples = step * job.job->global_batch;
     folder->keep();

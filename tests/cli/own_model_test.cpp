@@ -243,7 +243,10 @@ TEST_F(OwnModel, ALossOfNanEndsTheRun) {
   const Output output = run_program(
       {"train", "--graph=" + graph.path(), "--data=" + data.path(), "--steps=1", "--global-batch=1"});
   EXPECT_EQ(output.exit_code, 3) << output.out;
-  EXPECT_THAT(output.err, HasSubstr("the loss is nan"));
+  EXPECT_THAT(output.err, HasSubstr("the loss is nan (use a lower learning_rate, warmup_steps or"));
+  const Output divided = run_program({"train", "--graph=" + graph.path(), "--data=" + data.path(),
+                                      "--steps=1", "--global-batch=1", "--eps=0"});
+  EXPECT_THAT(divided.err, HasSubstr("the loss is nan (use an eps above 0, a lower learning_rate"));
 }
 
 TEST_F(OwnModel, SearchFindsAPlanThatRunsAgain) {

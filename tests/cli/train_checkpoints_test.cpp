@@ -225,6 +225,17 @@ TEST_F(Train, WritesNoCheckpointThatIsNoNumber) {
   EXPECT_EQ(checkpoint(folder), before);
 }
 
+// A run of fewer steps than the checkpoint has does nothing, and ends where it began.
+TEST_F(Train, EndsAtTheStepThatItResumedFrom) {
+  const std::string folder = path("out");
+  train({"--checkpoint-dir=" + folder, "--steps=3"});
+  const Output output =
+      run_program(arguments({"--checkpoint-dir=" + folder, "--resume", "--steps=2", "--json"}));
+  EXPECT_EQ(output.exit_code, 0) << output.err;
+  EXPECT_THAT(output.out, HasSubstr("\"event\":\"resumed\",\"step\":3"));
+  EXPECT_THAT(output.out, HasSubstr("\"event\":\"end\",\"step\":3"));
+}
+
 // Another run's checkpoints are neither replaced nor removed.
 TEST_F(Train, BeginsInAFolderOfItsOwn) {
   const std::string folder = path("out");
@@ -272,8 +283,7 @@ TEST_F(Train, RefusesABadCheckpointAndLeavesIt) {
   EXPECT_EQ(refusal({"--global-batch=4"}), "boxcar: --global-batch: is 4, the checkpoint was begun with 2\n");
   EXPECT_EQ(refusal({"--optimizer=sgd"}),
             "boxcar: --resume: is optimizer sgd, precision fp32, dropout 0.1, the checkpoint was begun with "
-            "optimizer "
-            "adam, precision fp32, dropout 0.1\n");
+            "optimizer adam, precision fp32, dropout 0.1 (give the same optimizer, precision and dropout)\n");
   std::ofstream(path("other.txt")) << bytes_of(data()) << "and more";
   const std::string other = refusal({"--data=" + path("other.txt")});
   EXPECT_TRUE(other.starts_with("boxcar: --data: is ")) << other;

@@ -194,6 +194,7 @@ TEST(GraphModels, RefuseTextThatIsNoForwardPass) {
   EXPECT_EQ(refused(with("{axes=[0]}", "{axes=[0], keep=true}")).substr(0, 8), "graph:10");
   EXPECT_EQ(refused(with("%losses = cross", "%loss = cross",
                          with("%loss = reduce_mean(%losses) {axes=[0]}\n", ""))),
+  EXPECT_EQ(refused(with("layers=2", "layers=-1")), "graph:1:18: expected 0 layers or more");
             "graph: %loss: is float32[1], expected float32[], the mean over samples");
   EXPECT_EQ(refused(with("%x: float32[batch, 6]", "%x: float32[2, 6]")),
             "graph: %x: an input's first extent is batch, and no other one depends on it");
