@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "backends/cpu/chunks.h"
+#include "backends/cpu/index_limit.h"
 #include "backends/cpu/reference.h"
 
 namespace boxcar::backends::cpu {
@@ -12,16 +13,19 @@ namespace {
 class Indices {
  public:
   Indices(const Call& call, size_t operand, int64_t rows)
-      : indices_(call, operand), rows_(rows), offset_(ir::attr_int(call.attrs, "offset")) {}
+      : indices_(call, operand), rows_(rows), offset_(ir::attr_int(call.attrs, "offset")), limit_(call) {}
 
   int64_t row(const Operands& operands, int64_t at) const {
-    const int64_t row = static_cast<int64_t>(indices_.element(operands, at)) - offset_;
+    const double index = indices_.element(operands, at);
+    limit_.check(index);
+    const int64_t row = static_cast<int64_t>(index) - offset_;
     return row >= 0 && row < rows_ ? row : -1;
   }
 
  private:
   In<double> indices_;  // holds integers up to 2^53
   int64_t rows_, offset_;
+  IndexLimit limit_;
 };
 
 std::unique_ptr<Kernel> take_rows(const Call& call, const Around& table) {

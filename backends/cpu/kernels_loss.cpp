@@ -2,6 +2,7 @@
 // classes is -1 here.
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/fast_math.h"
+#include "backends/cpu/index_limit.h"
 #include "backends/cpu/reference.h"
 
 namespace boxcar::backends::cpu {
@@ -11,16 +12,19 @@ namespace {
 class Labels {
  public:
   Labels(const Call& call, size_t operand, int64_t classes, int64_t offset)
-      : labels_(call, operand), classes_(classes), offset_(offset) {}
+      : labels_(call, operand), classes_(classes), offset_(offset), limit_(call) {}
 
   int64_t at(const Operands& operands, int64_t row) const {
-    const int64_t label = static_cast<int64_t>(labels_.element(operands, row)) - offset_;
+    const double index = labels_.element(operands, row);
+    limit_.check(index);
+    const int64_t label = static_cast<int64_t>(index) - offset_;
     return label >= 0 && label < classes_ ? label : -1;
   }
 
  private:
   In<double> labels_;
   int64_t classes_, offset_;
+  IndexLimit limit_;
 };
 
 template <class A>

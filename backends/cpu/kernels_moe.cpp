@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "backends/cpu/chunks.h"
+#include "backends/cpu/index_limit.h"
 #include "backends/cpu/reference.h"
 
 namespace boxcar::backends::cpu {
@@ -25,7 +26,8 @@ class Slots {
         experts_(from_end(y, 3)),
         capacity_(from_end(y, 2)),
         first_expert_(ir::attr_int(call.attrs, "expert_offset")),
-        first_token_(ir::attr_int(call.attrs, "token_offset")) {}
+        first_token_(ir::attr_int(call.attrs, "token_offset")),
+        limit_(call) {}
 
   void find(const Operands& operands) {
     slots_.assign(static_cast<size_t>(tokens * choices), -1);
@@ -33,7 +35,9 @@ class Slots {
     for (int64_t at = 0; at < count_; ++at) {
       const int64_t group = at / (all_ * choices), token = at / choices % all_ - first_token_;
       if (at % (all_ * choices) == 0) std::fill(taken_.begin(), taken_.end(), 0);
-      const int64_t expert = static_cast<int64_t>(index_.element(operands, at)) - first_expert_;
+      const double index = index_.element(operands, at);
+      limit_.check(index);
+      const int64_t expert = static_cast<int64_t>(index) - first_expert_;
       if (expert < 0 || expert >= experts_) continue;
       const int64_t slot = taken_[static_cast<size_t>(expert)]++;
       if (slot >= capacity_ || token < 0 || token >= here_) continue;
@@ -51,6 +55,7 @@ class Slots {
  private:
   In<double> index_;
   int64_t count_, all_, here_, experts_, capacity_, first_expert_, first_token_;
+  IndexLimit limit_;
   std::vector<int64_t> slots_, taken_;  // taken_ by expert
 };
 

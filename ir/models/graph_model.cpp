@@ -205,6 +205,55 @@ void read_constants(Graph& graph) {
   }
 }
 
+// How many elements an op's indices may name, where `operand` holds them; 0: it holds no indices.
+int64_t room_of(const Graph& graph, const Op& op, size_t operand) {
+  const auto shape = [&](size_t i) -> const Shape& { return graph.tensor(op.inputs[i]).type.shape; };
+  if (op.type == "one_hot") return attr_int(op.attrs, "depth");
+  if (operand != 1) return 0;
+  if (op.type == "embedding") return shape(0)[0];
+  if (op.type == "gather") {
+    const int64_t axis = attr_int(op.attrs, "axis"), axes = static_cast<int64_t>(shape(0).size());
+    return at(shape(0), axis < 0 ? axis + axes : axis);
+  }
+  if (op.type == "cross_entropy" || op.type == "pick") return shape(0).back();
+  return op.type == "moe_dispatch" ? attr_int(op.attrs, "experts") : 0;
+}
+
+bool moves_elements(const Op& op) {
+  constexpr std::string_view moving[] = {"reshape",      "transpose", "slice",
+                                         "broadcast_to", "concat",    "identity"};
+  return std::find(std::begin(moving), std::end(moving), op.type) != std::end(moving);
+}
+
+// How far whole numbers go in a tensor, by what reads it and what is made of it by moving its elements; 0:
+// nothing says.
+int64_t room_for(const Graph& graph, const std::vector<std::vector<OpId>>& readers, TensorId tensor) {
+  int64_t least = 0;
+  const auto take = [&](int64_t room) {
+    if (room > 0) least = least == 0 ? room : std::min(least, room);
+  };
+  for (const OpId reader : at(readers, tensor)) {
+    const Op& op = at(graph.ops, reader);
+    for (size_t i = 0; i < op.inputs.size(); ++i)
+      if (op.inputs[i] == tensor) take(room_of(graph, op, i));
+    if (moves_elements(op)) take(room_for(graph, readers, op.outputs[0]));
+  }
+  return least;
+}
+
+// Indices of data are checked when data are read, those of other tensors by the op that takes them.
+void limit_computed_indices(Graph& graph) {
+  std::vector<bool> read(graph.tensors.size(), false);  // elements of an input
+  for (Op& op : graph.ops) {
+    at(read, op.outputs[0]) =
+        op.is(OpKind::input) || (moves_elements(op) && std::all_of(op.inputs.begin(), op.inputs.end(),
+                                                                   [&](TensorId t) { return at(read, t); }));
+    for (size_t i = 0; i < op.inputs.size(); ++i)
+      if (const int64_t room = room_of(graph, op, i); room > 0 && !at(read, op.inputs[i]))
+        op.attrs["below"] = room;
+  }
+}
+
 Graph parse(const std::string& text, int64_t batch) {
   Graph graph = parse_graph(BatchWriter(text, batch).run());
   check_plain(graph);
@@ -213,6 +262,7 @@ Graph parse(const std::string& text, int64_t batch) {
   fill_layers(graph);
   give_loss_a_register(graph);
   sort_by_layer(graph);
+  limit_computed_indices(graph);
   try {
     verify(graph);
   } catch (const Error& error) {
@@ -343,32 +393,6 @@ void check_sources(const std::string& text) {
       refuse("%" + tensor.name, "an input's first extent is batch, and no other one depends on it");
   }
   if (!any) refuse(one.name, "has no input");
-}
-
-// How far whole numbers go in a tensor, by what reads it and what is made of it by moving its elements; 0:
-// nothing says.
-int64_t room_for(const Graph& graph, const std::vector<std::vector<OpId>>& readers, TensorId tensor) {
-  constexpr std::string_view moving[] = {"reshape",      "transpose", "slice",
-                                         "broadcast_to", "concat",    "identity"};
-  int64_t least = 0;
-  const auto take = [&](int64_t room) {
-    if (room > 0) least = least == 0 ? room : std::min(least, room);
-  };
-  for (const OpId reader : at(readers, tensor)) {
-    const Op& op = at(graph.ops, reader);
-    const auto shape = [&](size_t i) -> const Shape& { return graph.tensor(op.inputs[i]).type.shape; };
-    const bool second = op.inputs.size() > 1 && op.inputs[1] == tensor;
-    if (second && op.type == "embedding") take(shape(0)[0]);
-    if (second && op.type == "gather") {
-      const int64_t axis = attr_int(op.attrs, "axis"), axes = static_cast<int64_t>(shape(0).size());
-      take(at(shape(0), axis < 0 ? axis + axes : axis));
-    }
-    if (second && (op.type == "cross_entropy" || op.type == "pick")) take(shape(0).back());
-    if (op.type == "one_hot") take(graph.tensor(op.outputs[0]).type.shape.back());
-    if (std::find(std::begin(moving), std::end(moving), op.type) != std::end(moving))
-      take(room_for(graph, readers, op.outputs[0]));
-  }
-  return least;
 }
 
 }  // namespace

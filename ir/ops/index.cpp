@@ -1,7 +1,8 @@
 // Ops that compute with positions: gather and its gradient, one_hot, cumsum, top_k.
 //
 // A part of a split table holds the rows from `offset` on; an index outside of it reads 0, so that the parts
-// add up.
+// add up. `below` is a limit of indices that the graph computes, of the whole table; 0: none is known. The
+// CPU's kernels check it, here and in the ops of losses, embeddings and experts.
 #include <fmt/format.h>
 
 #include "ir/ops/ops.h"
@@ -175,7 +176,7 @@ void add_one_hot(std::vector<OpDef>& out) {
   out.push_back({.name = "one_hot",
                  .inputs = {"indices"},
                  .outputs = {"y"},
-                 .attrs = {{"depth", int64_t{0}}, {"offset", int64_t{0}}},
+                 .attrs = {{"depth", int64_t{0}}, {"offset", int64_t{0}}, {"below", int64_t{0}}},
                  .infer = infer,
                  .index_map = map,
                  .localize = localize,
@@ -253,7 +254,7 @@ void add_index_ops(std::vector<OpDef>& out) {
   out.push_back({.name = "gather",
                  .inputs = {"x", "indices"},
                  .outputs = {"y"},
-                 .attrs = {{"axis", zero}, {"offset", zero}},
+                 .attrs = {{"axis", zero}, {"offset", zero}, {"below", zero}},
                  .infer = infer_gather,
                  .index_map = gather_map,
                  .localize = localize_gather,

@@ -28,7 +28,7 @@ OpDef embedding() {
   return {.name = "embedding",
           .inputs = {"table", "indices"},
           .outputs = {"y"},
-          .attrs = {{"offset", int64_t{0}}},
+          .attrs = {{"offset", int64_t{0}}, {"below", int64_t{0}}},
           .infer = infer_embedding,
           .index_map = ranked("_ h, * -> * h ; linear 0 ; increasing 0", 1),
           .extra = always({"S(0), B -> P(sum)"}),

@@ -92,6 +92,7 @@ OpDef cross_entropy() {
   return {.name = "cross_entropy",
           .inputs = {"logits", "labels"},
           .outputs = {"loss"},
+          .attrs = {{"below", int64_t{0}}},
           .infer = infer_cross_entropy,
           .index_map = ranked("* _, * -> *", 1),
           .tolerance = 1e-9,
@@ -120,7 +121,7 @@ OpDef pick() {
   return {.name = "pick",
           .inputs = {"logits", "labels"},
           .outputs = {"c"},
-          .attrs = {{"offset", int64_t{0}}},
+          .attrs = {{"offset", int64_t{0}}, {"below", int64_t{0}}},
           .infer = infer_pick,
           .index_map = ranked("* _, * -> * ; linear 0 ; increasing 0", 1),
           .extra = [](const Types& in, const Attrs&, int64_t) -> std::vector<sbp::Signature> {
@@ -186,7 +187,7 @@ OpDef sum_exp_pick() {
   return {.name = "sum_exp_pick",
           .inputs = {"logits", "m", "labels"},
           .outputs = {"z", "c"},
-          .attrs = {{"offset", int64_t{0}}},
+          .attrs = {{"offset", int64_t{0}}, {"below", int64_t{0}}},
           .infer = infer_sum_exp_pick,
           .index_map = ranked("* _, *, * -> *, *", 1),
           .extra = [](const Types& in, const Attrs&, int64_t) -> std::vector<sbp::Signature> {

@@ -191,7 +191,7 @@ std::vector<MoeExample> moe_examples(const Extent& n) {
 
 OpDef dispatch() {
   Attrs attrs = part_attrs();
-  attrs.insert({{"experts", int64_t{-1}}, {"capacity", int64_t{-1}}});
+  attrs.insert({{"experts", int64_t{-1}}, {"capacity", int64_t{-1}}, {"below", int64_t{0}}});
   return {.name = "moe_dispatch",
           .inputs = {"x", "index"},
           .outputs = {"y"},

@@ -69,8 +69,9 @@ void fuse_loss(Step& step) {
     const TensorId m = of(p.sum).inputs[1], z = of(p.sum).outputs[0], c = of(p.pick).outputs[0],
                    logits = of(p.sum).inputs[0], labels = of(p.pick).inputs[1];
     const std::vector<TensorId> results = whole ? std::vector{of(p.nll).outputs[0], m, z} : std::vector{z, c};
-    NewOp fused = whole ? NewOp{"cross_entropy_parts", {logits, labels}, {}, of(p.nll).name}
-                        : NewOp{"sum_exp_pick", {logits, m, labels}, {}, of(p.sum).name};
+    const Attrs limit = {{"below", attr_int(of(p.pick).attrs, "below")}};
+    NewOp fused = whole ? NewOp{"cross_entropy_parts", {logits, labels}, limit, of(p.nll).name}
+                        : NewOp{"sum_exp_pick", {logits, m, labels}, limit, of(p.sum).name};
     for (const TensorId result : results) fused.outputs.push_back(rewrite.graph().tensor(result).name);
     const std::vector<TensorId> made = rewrite.add(std::move(fused), old[i]);
     for (size_t r = 0; r < made.size(); ++r) {

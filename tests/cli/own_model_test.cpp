@@ -229,6 +229,34 @@ TEST_F(OwnModel, AMaximumOfSumsHasItsGradientUnderEveryPlan) {
     EXPECT_NEAR(trained(plan).at(3), alone.at(3), 1e-9) << plan[0];
 }
 
+// Data are checked when they are read; an index that is computed is checked where it is taken.
+TEST_F(OwnModel, AnIndexThatIsComputedStaysInsideOfItsTable) {
+  const auto said = [&](const std::string& index, const std::string& taken, const Words& plan = {}) {
+    const TemporaryFile graph("computed.txt",
+                              "graph g\n%i: int64[batch] = input()\n%w: float32[5, 4] = parameter()\n%k = "
+                              "slice(%i) {starts=[0], ends=[batch]}\n" +
+                                  index + taken);
+    Words words{"train", "--graph=" + graph.path(), "--data=random", "--global-batch=64", "--steps=1"};
+    words.insert(words.end(), plan.begin(), plan.end());
+    const Output output = run_program(words);
+    EXPECT_EQ(output.exit_code, output.err.empty() ? 0 : 3);
+    return output.err;
+  };
+  const std::string sum = "%j = add(%k, %k)\n", unused = "%own = embedding(%w, %k)\n",
+                    end = "%both = mul(%e, %own)\n%loss = reduce_mean(%both) {axes=[0, 1]}\n";
+  EXPECT_EQ(said("%j = sub(%k, %k)\n", unused + "%e = embedding(%w, %j)\n" + end), "");
+  for (const char* op : {"embedding(%w, %j)", "gather(%w, %j) {axis=0}"}) {
+    EXPECT_THAT(said(sum, unused + "%e = " + op + "\n" + end),
+                testing::MatchesRegex("boxcar: .*%?e.*: has the index [5-8], expected 0 to 4.*\n"))
+        << op;
+    EXPECT_THAT(said("%j = neg(%k)\n", unused + "%e = " + op + "\n" + end, {"--dp=2"}),
+                HasSubstr(": has the index -"))
+        << op;
+  }
+  EXPECT_THAT(said(sum, unused + "%c = cross_entropy(%own, %j)\n%loss = reduce_mean(%c) {axes=[0]}\n"),
+              HasSubstr("cross_entropy: has the index "));
+}
+
 TEST_F(OwnModel, ALossOfNanEndsTheRun) {
   namespace host = backends::host;
   const TemporaryFile graph(

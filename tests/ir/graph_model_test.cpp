@@ -115,6 +115,29 @@ TEST(GraphModels, RangesPassThroughWhatMovesElements) {
   EXPECT_EQ(inputs[1].below, 5);
 }
 
+TEST(GraphModels, ExpertsOfDataHaveARange) {
+  const std::vector<ir::models::GraphInput> inputs = inputs_of(read_graph_model(
+      "graph g\n%x: float32[batch, 4] = input()\n%i: int64[batch, 1] = input()\n%w: float32[4] = "
+      "parameter()\n"
+      "%y = mul(%x, %w)\n%d = moe_dispatch(%y, %i) {experts=3, capacity=2}\n%s: float32[batch, 1] = "
+      "constant() {value=1.0}\n%c = moe_combine(%d, %i, %s)\n%loss = reduce_mean(%c) {axes=[0, 1]}\n"));
+  EXPECT_EQ(inputs.at(1).below, 3);
+}
+
+// Ops check indices that no data check has seen.
+TEST(GraphModels, ComputedIndicesHaveALimit) {
+  const Graph graph = build(
+      read_graph_model("graph g\n%i: int64[batch, 4] = input()\n%t: float32[30, 5] = parameter()\n"
+                       "%f = reshape(%i) {shape=[batch*4]}\n%a = embedding(%t, %f)\n%j = add(%f, %f)\n"
+                       "%b = embedding(%t, %j)\n%c = add(%a, %b)\n%loss = reduce_mean(%c) {axes=[0, 1]}\n"),
+      2);
+  const auto below = [&](const char* name) {
+    return ir::attr_int(at(graph.ops, graph.tensor(find_tensor(graph, name)).producer).attrs, "below");
+  };
+  EXPECT_EQ(below("a"), 0);
+  EXPECT_EQ(below("b"), 30);
+}
+
 TEST(GraphModels, CoreIsWhatSelectiveRecomputationRunsAgain) {
   const std::set<ir::Module> core{ir::Module::core_attn}, experts{ir::Module::moe};
   const auto marked = [](const char* mark) {
@@ -171,6 +194,7 @@ TEST(GraphModels, ALossIsLinearInMeansOverSamples) {
 
 TEST(GraphModels, RefuseTextThatIsNoForwardPass) {
   const auto refused = [](const std::string& text) { return error_of([&] { read_graph_model(text); }); };
+  EXPECT_EQ(refused(with("layers=2", "layers=-1")), "graph:1:18: expected 0 layers or more");
   EXPECT_EQ(refused(with("graph mlp", "grph mlp")), "graph:1:1: expected 'graph NAME' first");
   EXPECT_EQ(refused(with("%w: float32[6, 8]", "%w")), "graph:4:6: parameter needs a type: %w: float32[4, 5]");
   EXPECT_EQ(refused(with("%y = ", "%y, %u = ")), "graph:5:10: 2 results, matmul gives 1");
@@ -194,7 +218,6 @@ TEST(GraphModels, RefuseTextThatIsNoForwardPass) {
   EXPECT_EQ(refused(with("{axes=[0]}", "{axes=[0], keep=true}")).substr(0, 8), "graph:10");
   EXPECT_EQ(refused(with("%losses = cross", "%loss = cross",
                          with("%loss = reduce_mean(%losses) {axes=[0]}\n", ""))),
-  EXPECT_EQ(refused(with("layers=2", "layers=-1")), "graph:1:18: expected 0 layers or more");
             "graph: %loss: is float32[1], expected float32[], the mean over samples");
   EXPECT_EQ(refused(with("%x: float32[batch, 6]", "%x: float32[2, 6]")),
             "graph: %x: an input's first extent is batch, and no other one depends on it");

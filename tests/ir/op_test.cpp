@@ -90,7 +90,7 @@ TEST(Localize, GivesAPartItsOffsetAndCount) {
   Types inputs = types({"float32[8, 4]", "int64[6]"});
   auto signature = sbp::parse_signature("S(0), B -> P(sum)");
   Attrs local = localize(gather, inputs, complete(gather, {}), signature, 4, 3);
-  EXPECT_EQ(to_text(local), "{axis=0, offset=6}");
+  EXPECT_EQ(to_text(local), "{axis=0, below=0, offset=6}");
   const OpDef& mean = op("reduce_mean");
   local = localize(mean, types({"float32[8, 4]"}), complete(mean, {}), sbp::parse_signature("S(0) -> P(sum)"),
                    4, 0);

@@ -317,7 +317,7 @@ TEST(Compile, AttributesSayHowTheyDifferBetweenRanks) {
   const ir::Plan plan = plan_of(small_job(1, 4, 1, 1, 1));
   for (const ir::Actor& actor : plan.programs[0].actors) {
     if (actor.name == "loss.pick") {
-      EXPECT_EQ(ir::to_text(actor.attrs), "{offset=0, offset_step_tp=16}");
+      EXPECT_EQ(ir::to_text(actor.attrs), "{below=0, offset=0, offset_step_tp=16}");
     }
   }
 }
