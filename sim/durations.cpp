@@ -51,17 +51,6 @@ bool is_modelled_collective(const ir::Actor& actor) {
   return actor.kind == ir::ActorKind::collective && actor.comm >= 0 && !actor.attrs.contains("seconds");
 }
 
-// The actors of the same phase that an actor reads from.
-std::vector<size_t> read_in_phase(const ir::Program& program, const ir::Actor& actor) {
-  std::vector<size_t> found;
-  for (const ir::Input& input : actor.inputs) {
-    if (input.program >= 0) continue;
-    const auto from = static_cast<size_t>(at(program.registers, input.reg).producer);
-    if (program.actors[from].phase == actor.phase) found.push_back(from);
-  }
-  return found;
-}
-
 bool is_bound_by_compute(const ir::OpDef& def) {
   return def.family == ir::Family::matmul || def.family == ir::Family::attention ||
          def.family == ir::Family::convolution;
@@ -119,7 +108,6 @@ const std::vector<ActCosts::Fixed>& ActCosts::fixed(int program_index) {
 void ActCosts::wait_for_host(int program_index, std::vector<Fixed>& known) {
   if (cluster_.node.host_per_op <= 0) return;
   const ir::Program& program = at(plan_.programs, program_index);
-  const std::vector<double> by = advances(program_index, known);
   std::vector<HostAct> acts(known.size());
   for (size_t a = 0; a < known.size(); ++a) {
     const RunAct& run = known[a].run;
@@ -127,11 +115,16 @@ void ActCosts::wait_for_host(int program_index, std::vector<Fixed>& known) {
     if (acts[a].delays || run.in_producer) acts[a].launches = run.launches;  // its call is as long as two
     if (program.actors[a].kind == ir::ActorKind::collective) acts[a].launches = 1;
     acts[a].waits = run.waits;
-    acts[a].advances = by[a];
   }
   const int turns = cluster_.framework->one_process ? std::min(plan_.devices, cluster_.node.gpus) : 1;
-  const std::vector<double> delays = host_delays(program, cluster_, acts, turns);
-  for (size_t a = 0; a < known.size(); ++a) known[a].seconds += delays[a];
+  const auto delayed = [&known](const std::vector<double>& delays) {
+    std::vector<Fixed> later = known;
+    for (size_t a = 0; a < later.size(); ++a) later[a].seconds += delays[a];
+    return later;
+  };
+  known = delayed(host_delays(program, cluster_, acts, turns, [&](const std::vector<double>& delays) {
+    return advances(program_index, delayed(delays));
+  }));
 }
 
 // By how much each act makes the device's own time for its phase longer, where nothing outside of it is

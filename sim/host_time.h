@@ -11,6 +11,8 @@
 // long behind long kernels as behind short ones.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "backends/machines/cluster.h"
@@ -23,12 +25,17 @@ struct HostAct {
   bool delays = false;  // a kernel of its own, which may end later
   double launches = 0;  // by the host
   double waits = 0;     // launches that the device waits for before it
-  double advances = 0;  // s that it adds to the device's own time for its phase
 };
+
+// Seconds that each act adds to the device's own time for its phase, with these delays of acts in s.
+using Advances = std::function<std::vector<double>(const std::vector<double>& delays)>;
 
 // Delays of the ends of acts in s, by actor of the program. `acts`: by actor. `turns`: devices whose launches
 // one host makes in turn.
 std::vector<double> host_delays(const ir::Program& program, const backends::Cluster& cluster,
-                                const std::vector<HostAct>& acts, int turns);
+                                const std::vector<HostAct>& acts, int turns, const Advances& advances);
+
+// The actors of the same phase that an actor reads from.
+std::vector<size_t> read_in_phase(const ir::Program& program, const ir::Actor& actor);
 
 }  // namespace boxcar::sim

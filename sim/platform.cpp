@@ -9,7 +9,7 @@ namespace boxcar::sim {
 
 Platform::Platform(const backends::Cluster& cluster) : cluster_(cluster), fabric_(cluster) {
   const backends::Node& node = cluster.node;
-  for (int device = 0; device < cluster.devices(); ++device) add_pair(node.link_bandwidth);
+  for (int device = 0; device < cluster.devices(); ++device) add_pair(device_bandwidth(node));
   first_nic_ = links();
   nics_ = std::min(node.nics, node.gpus);
   double per_link =

@@ -38,8 +38,7 @@ void keep_faster(CommTime* best, double latency, double bytes_on_link, const cha
 // The bandwidth of a GPU's links inside its node for a group of `ranks`. In a mesh, links to GPUs outside the
 // group idle.
 double node_bandwidth(const Node& node, int ranks) {
-  if (node.link == LinkKind::none) return node.pcie_bandwidth;
-  if (node.link != LinkKind::nvlink_mesh || ranks >= node.gpus) return node.link_bandwidth;
+  if (node.link != LinkKind::nvlink_mesh || ranks >= node.gpus) return device_bandwidth(node);
   int most = 1, fewest = 1 << 20;
   for (const auto& row : node.mesh_links) most = std::max(most, std::accumulate(row.begin(), row.end(), 0));
   for (int i = 0; i < ranks; ++i) {
@@ -196,6 +195,10 @@ CommTime collective_time(const Cluster& cluster, Collective collective, int64_t 
   return between_nodes(cluster, collective, size, span);
 }
 
+double device_bandwidth(const Node& node) {
+  return node.link == LinkKind::none ? node.pcie_bandwidth : node.link_bandwidth;
+}
+
 CommTime transfer_time(const Cluster& cluster, int64_t bytes, int from, int to) {
   CommTime time;
   if (from == to || bytes <= 0) return time;
@@ -213,13 +216,11 @@ CommTime transfer_time(const Cluster& cluster, int64_t bytes, int from, int to) 
     time.bytes_on_link = size / (model.net_exchange.share * model.nic_share);
     return time;
   }
-  time.link_bandwidth = node.link_bandwidth;
+  time.link_bandwidth = device_bandwidth(node);
   if (node.link == LinkKind::nvlink_mesh) {
     const auto& row = node.mesh_links[from % node.gpus];
     int links = row[to % node.gpus], all = std::accumulate(row.begin(), row.end(), 0);
     time.link_bandwidth = links > 0 ? node.link_bandwidth * links / all : node.pcie_bandwidth;
-  } else if (node.link == LinkKind::none) {
-    time.link_bandwidth = node.pcie_bandwidth;
   }
   keep_exchange(model, model.transfer, size, 0, size, 1, "p2p", &time);
   return time;

@@ -35,6 +35,9 @@ struct Span {
 };
 Span span_of(const backends::Cluster& cluster, const std::vector<int>& devices);
 
+// Bytes/s one way of a device's links to the others of its node: without links, over PCIe.
+double device_bandwidth(const backends::Node& node);
+
 // time = latency + bytes_on_link / link_bandwidth when nothing else uses the links.
 struct CommTime {
   double latency = 0;  // s, during which no link is loaded

@@ -62,5 +62,58 @@ TEST(FrameworkTime, StagesWaitForWhatTheHostDoesBeforeAPass) {
             times(alone, launches(0)).of("embedding.lookup"));
 }
 
+// Recomputed kernels of a pass may run before its gradient comes; the host's launches come behind it.
+TEST(FrameworkTime, RecomputationHidesNoLaunchesOfAPass) {
+  Job job = small_job(1, 1, 2, 2, 4);
+  job.train.recompute = ir::Recompute::full;
+  const auto launches = [](double of_pass) {
+    return [of_pass](backends::Framework& framework) {
+      framework.host_per_op = 1e-9, framework.pass_launches = of_pass;
+    };
+  };
+  const Times with = times(job, launches(1000)), without = times(job, launches(0));
+  EXPECT_NEAR(with.of("h0.residual2.grad_x") - without.of("h0.residual2.grad_x"), 1e-6, 1e-12);
+  EXPECT_EQ(with.of("h0.ln1.recomputed"), without.of("h0.ln1.recomputed"));
+}
+
+double step_seconds(Job job, double links) {
+  job.cluster.node.link_bandwidth *= links;
+  const ir::Plan plan = compile(resolve(job));
+  return sim::simulate(plan, job.cluster).step_seconds;
+}
+
+// Where launches bind a step, delays beside a collective hide behind it; then others make up for it.
+TEST(FrameworkTime, FasterLinksSlowNoStep) {
+  for (const char* name : {"boxcar", "megatron", "pytorch"})
+    for (const int tp : {1, 2, 4}) {
+      Job job = small_job(4 / tp, tp, 1, 2, 4);
+      job.model->hidden = 768, job.model->heads = 12, job.model->seq = 1024;
+      job.cluster = backends::load_cluster("dgx-h100", 4);
+      job.cluster.framework = backends::load_framework(name);
+      if (job.cluster.framework->host_per_op)
+        job.cluster.node.host_per_op = *job.cluster.framework->host_per_op;
+      job.train.precision = ir::Precision::bf16;
+      double slower = step_seconds(job, 1.0 / 64);
+      for (const double links : {1.0 / 16, 1.0 / 4, 1.0, 4.0}) {
+        const double seconds = step_seconds(job, links);
+        EXPECT_LE(seconds, slower * (1 + 1e-3)) << name << " tp " << tp << " links " << links;
+        slower = seconds;
+      }
+    }
+}
+
+// GPUs without links among them exchange over PCIe.
+TEST(FrameworkTime, DevicesWithoutLinksExchangeOverPcie) {
+  for (const auto& [tp, pp] : {std::pair(1, 1), {2, 1}, {1, 2}}) {
+    Job job = small_job(4 / (tp * pp), tp, pp, 2, 8);
+    job.cluster = backends::load_cluster("pcie-a100-80g", 4);
+    backends::Node& node = job.cluster.node;
+    const double linked = step_seconds(job, 1);
+    node.pcie_bandwidth = node.link_bandwidth;
+    node.link = backends::LinkKind::none;
+    EXPECT_NEAR(step_seconds(job, 0), linked, 1e-9 * linked) << tp << " " << pp;
+  }
+}
+
 }  // namespace
 }  // namespace boxcar::planner
