@@ -16,7 +16,7 @@ namespace {
 
 using Units = std::vector<std::pair<std::string, double>>;
 
-const Units of_bytes = {{"GB", 1e9}, {"MB", 1e6}, {"TB", 1e12}, {"GiB", 0x1p30}, {"MiB", 0x1p20}};
+const Units of_bytes = {{"B", 1}, {"GB", 1e9}, {"MB", 1e6}, {"TB", 1e12}, {"GiB", 0x1p30}, {"MiB", 0x1p20}};
 
 double with_unit(const std::string& flag, const char* what, const std::string& text, const Units& units,
                  const std::string& examples, bool or_zero = false) {

@@ -40,7 +40,9 @@ struct Estimated {
   int64_t over_memory = 0;         // of the others
   int64_t over_time = 0;           // of those that fit
   std::optional<Candidate> smallest, fastest;  // fastest: of those that fit
-  std::optional<Error> unmeasured;             // why the last point without a small plan has none
+  // Of those that do not fit: the smallest of each degrees, the smallest first, as many as may be laid out.
+  std::vector<Candidate> over_memory_least;
+  std::optional<Error> unmeasured;  // why the last point without a small plan has none
 };
 
 // Called every few ms with the numbers so far, on the thread that waits; true ends the search for points with

@@ -32,8 +32,9 @@ bool may_split(const Around& at) { return is_plain_pipeline(at.job) && !at.fixed
 
 Jobs shard_states(const Around& at) {
   Jobs jobs;
-  for (const int zero : {at.job.parallel.zero - 1, at.job.parallel.zero + 1})
-    if (zero >= 0 && zero <= 3 && at.fixed.is_free("zero", zero)) jobs.push_back(with(at.job, "zero", zero));
+  for (const int zero : {0, 1, 2, 3})
+    if (zero != at.job.parallel.zero && at.fixed.is_free("zero", zero))
+      jobs.push_back(with(at.job, "zero", zero));
   return jobs;
 }
 
@@ -82,9 +83,10 @@ Jobs move_a_layer(const Around& at) {
 
 // On the tensor dimension, layouts may split samples, and then reduce whole gradients where degrees reduce
 // shares of them. Starting from whole experts on each device gives other layouts than starting from groups of
-// them. In pipelines, shares are reduced every micro-batch.
+// them. In pipelines, shares are reduced every micro-batch, which costs nothing where there is one.
 Jobs sharded_otherwise(const Around& at) {
   const Hints& h = at.job.parallel;
+  const bool in_shares = h.pp == 1 || at.job.train.micro_batches == 1;
   std::set<int> zeros{h.zero}, experts{h.ep};
   if (is_short(at.job))
     zeros.insert({1, 2}), experts.insert(1);
@@ -93,7 +95,7 @@ Jobs sharded_otherwise(const Around& at) {
   Jobs jobs;
   for (const int ep : experts)
     for (const int zero : zeros) {
-      const bool free = (zero == h.zero || (at.fixed.is_free("zero", zero) && (h.pp == 1 || zero == 1))) &&
+      const bool free = (zero == h.zero || (at.fixed.is_free("zero", zero) && (in_shares || zero == 1))) &&
                         (ep == h.ep || at.fixed.is_free("ep", ep));
       if (free && (zero != h.zero || ep != h.ep)) jobs.push_back(with(with(at.job, "zero", zero), "ep", ep));
     }
@@ -135,8 +137,8 @@ std::vector<Move> make_moves() {
        "the most whole layers recomputed that the time allows", "a bisection"},
       {"split-backward", own, "a pipeline without virtual stages, schedule open, objective time or cost",
        "zb-h1 and zb-h2 for the fastest degrees", "2 degrees, 6 of short steps"},
-      {"shard-states", change, "dp x context_parallel above 1", "ZeRO one level up and one level down",
-       "2 plans a start", may_shard, shard_states},
+      {"shard-states", change, "dp x context_parallel above 1", "the other levels of ZeRO", "3 plans a start",
+       may_shard, shard_states},
       {"expert-groups", change, "short steps, a model with experts",
        "all experts on every device; groups half and twice as large", "3 plans a start",
        is_short_with_experts, expert_groups},
@@ -170,7 +172,9 @@ std::vector<Move> make_moves() {
        "2 plans a start", may_split, split_backward},
       {"bytes-first", own, "objective memory", "the smallest point of each degrees, bytes first in layouts",
        "as many plans as --simulate"},
-      {"smallest-plan", own, "nothing fits", "the smallest point, bytes first in layouts", "1 plan"},
+      {"smallest-plan", own, "nothing fits",
+       "the smallest point, then the smallest of other degrees, bytes first in layouts, until one fits",
+       "12 plans"},
       {"drop-slots", own, "at most 4,000 acts", "the fewest slots that keep the period",
        "1 plan, 3 for objective memory"},
   };

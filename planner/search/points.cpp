@@ -118,7 +118,7 @@ class Points {
     seen_ = fitting_ = 0;
     choose(level, end, then);
     if (seen_ > 0 && fitting_ == 0) too_large_.insert(kind);
-    return seen_ == 0 || fitting_ < seen_ || fixed_.more_recompute;
+    return seen_ == 0 || fitting_ < seen_ || fixed_.least_memory;
   }
 
   // With stages, sharded parameters are gathered every micro-batch: with several, only where memory asks for

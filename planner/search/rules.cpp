@@ -78,7 +78,7 @@ std::vector<Rule> sequence_rules(const Job& job, const Fixed& fixed) {
                      }});
   }
   if (fixed.is_given("cp")) return rules;
-  const bool open = m->seq >= long_sequence || has_few_samples(job) || fixed.more_recompute;
+  const bool open = m->seq >= long_sequence || has_few_samples(job) || fixed.least_memory;
   const int most = open ? most_shares : 1;
   rules.push_back({{"cp"},
                    {fact("seq", m->seq)},

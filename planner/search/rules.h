@@ -27,7 +27,9 @@ struct Rule {
 struct Fixed {
   std::set<std::string> pinned = {};
   std::map<std::string, std::pair<int, int>> ranges = {};
-  bool more_recompute = false;  // also try more recomputation where less of it fits
+  // Also try what saves memory alone: more recomputation where less of it fits, context parallelism of short
+  // sequences.
+  bool least_memory = false;
   // Layouts that stay, as a user names them, and for how many dimensions of a stage's mesh they are.
   std::vector<std::pair<std::string, size_t>> layouts = {};
   std::vector<Rule> rules = {};  // beside those of the dimensions

@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <thread>
 #include <tuple>
 
@@ -52,8 +53,12 @@ class Search {
   }
 
   Outcome run() {
-    for (const int gpus : gpu_counts())
-      if (outcome_.ended && !cut_) add_candidates(on_gpus(job_, job_.cluster, gpus));
+    add_all_candidates();
+    // Nothing fits: now points count that only save memory.
+    if (candidates_.empty() && outcome_.over_memory > 0 && outcome_.ended && !fixed_.least_memory) {
+      fixed_.least_memory = true;
+      add_all_candidates();
+    }
     if (outcome_.points == left_out(outcome_.dropped) && outcome_.ended) refuse();
     std::stable_sort(candidates_.begin(), candidates_.end(), [&](const Candidate& a, const Candidate& b) {
       return std::pair(estimated(a), a.estimated_seconds) < std::pair(estimated(b), b.estimated_seconds);
@@ -165,6 +170,13 @@ class Search {
     return counts;
   }
 
+  void add_all_candidates() {
+    outcome_.points = outcome_.over_memory = outcome_.over_time = 0;
+    outcome_.dropped.clear();
+    for (const int gpus : gpu_counts())
+      if (outcome_.ended && !cut_) add_candidates(on_gpus(job_, job_.cluster, gpus));
+  }
+
   void add_candidates(const Job& job) {
     const int64_t points = outcome_.points, over_memory = outcome_.over_memory;
     const auto enough = [&](int64_t more, int64_t over, bool any_fits) {
@@ -181,6 +193,7 @@ class Search {
     add(outcome_.dropped, found.dropped);
     if (found.smallest && found.smallest->estimated_bytes < outcome_.smallest.estimated_bytes)
       outcome_.smallest = std::move(*found.smallest);
+    std::move(found.over_memory_least.begin(), found.over_memory_least.end(), std::back_inserter(smallest_));
     if (found.fastest) attempts_.note_fastest(*found.fastest);
     if (found.unmeasured) unmeasured_ = std::move(found.unmeasured);
     std::move(found.fitting.begin(), found.fitting.end(), std::back_inserter(candidates_));
@@ -271,7 +284,8 @@ class Search {
     }
   }
 
-  // Where nothing fits with the degrees' layouts: tries the smallest with layouts in which bytes come first.
+  // Where nothing fits with the degrees' layouts: tries the smallest, then those of other degrees, with
+  // layouts in which bytes come first.
   void lay_out_smallest() {
     const auto none_fits = [&] {
       const double bytes = attempts_.smallest_bytes();
@@ -281,13 +295,25 @@ class Search {
     if (none_fits() && outcome_.smallest.peak_bytes == 0) attempts_.measure_smallest();
     const Move* const move = move_of(options_, "smallest-plan");
     if (!none_fits() || options_.lay_out == 0 || !move) return;
-    Candidate candidate = anew(outcome_.smallest);
-    candidate.move = move;
-    const planner::Mesh mesh = planner::mesh_of(candidate.job.parallel);
-    if (mesh.devices() == 1) return;
-    candidate.layouts = attempts_.asked();
-    candidate.layouts->weights = {1, seconds_per_byte};
-    attempts_.attempt(attempts_.begin(std::move(candidate)));
+    smallest_.insert(smallest_.begin(), outcome_.smallest);
+    std::set<std::tuple<JobKey, Open, double>> tried;
+    const LayoutWeights bytes{1, seconds_per_byte};
+    const auto lay_out = [&](const Candidate& small, Open open, LayoutWeights weights) {
+      const bool enough = !none_fits() || tried.size() == static_cast<size_t>(options_.simulate);
+      if (enough || planner::mesh_of(small.job.parallel).devices() == 1) return;
+      if (!tried.insert({key_of(small.job), open, weights.memory}).second) return;
+      Candidate candidate = anew(small);
+      candidate.move = move;
+      candidate.layouts = attempts_.asked();
+      candidate.layouts->open = open;
+      candidate.layouts->weights = weights;
+      attempts_.attempt(attempts_.begin(std::move(candidate)));
+    };
+    const Open asked = attempts_.asked().open, most = options_.both ? Open::both : Open::each;
+    lay_out(smallest_.front(), asked, bytes);
+    lay_out(smallest_.front(), asked, {});
+    for (const Candidate& small : smallest_)
+      lay_out(small, planner::mesh_of(small.job.parallel).dims() > 1 ? most : asked, bytes);
   }
 
   // Told to end before anything was simulated: the first by estimate that can be made and fits.
@@ -334,6 +360,7 @@ class Search {
   Candidates points_{options_, static_cast<double>(limit_), oracle_.act_seconds};
   Outcome outcome_;
   Attempts attempts_{options_, oracle_, points_, limit_, outcome_};
+  std::vector<Candidate> smallest_;  // of those that do not fit by estimate, on each number of GPUs
   std::vector<Candidate> candidates_;
   std::optional<Error> unmeasured_;  // why the last point without a small plan has none
   bool says_what_would_do_ = true;   // where nothing does

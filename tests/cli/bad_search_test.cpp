@@ -40,7 +40,7 @@ const CommandCase cases[] = {
      "nothing fits: the smallest of 3 points needs 36.7 GB of 8 GB on each device of stage 0, 28.7 GB "
      "too "
      "much (--dp 1 --tp 1 --pp 1 --micro-batch 64 --recompute full); by estimate one would do with "
-     "--micro-batch 4 or with --memory 36.8GB"},
+     "--micro-batch 4, on 6 GPUs or with --memory 36.8GB"},
     {{"--gpus=1", "--global-batch=8", "--memory=100MB"},
      1,
      "nothing fits: the smallest of 3 points needs 2.78 GB of 100 MB on each device of stage 0, 2.68 "
@@ -51,7 +51,7 @@ const CommandCase cases[] = {
      "nothing fits: the smallest of 1 points needs 47.9 GB of 2.9 GB on each device of stage 0, 45 GB "
      "too "
      "much (--dp 1 --tp 1 --pp 1 --micro-batch 32); by estimate one would do with --recompute full "
-     "--micro-batch 1, on 40 GPUs or with --memory 47.9GB"},
+     "--micro-batch 1, on 24 GPUs or with --memory 47.9GB"},
     {{"--gpus=8", "--global-batch=8", "--effort=some"},
      2,
      "--effort: got \"some\", expected quick, normal, thorough or a number of plans from 1 to 1000000"},

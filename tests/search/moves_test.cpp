@@ -55,7 +55,7 @@ TEST(Moves, ProposeWhatKeepsTheRules) {
       all.insert(one.parallel.zero);
     return all;
   };
-  EXPECT_EQ(levels({}), (std::set<int>{0, 2}));
+  EXPECT_EQ(levels({}), (std::set<int>{0, 2, 3}));
   EXPECT_EQ(levels({.rules = {{{"pp", "zero"},
                                {},
                                "zero 1 at most where pp is 2 or more",

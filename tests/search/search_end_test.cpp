@@ -106,6 +106,20 @@ TEST(Search, SaysWhatTheSmallestPlanNeeds) {
   EXPECT_FALSE(with(none.smallest.peak_bytes).best.empty());
 }
 
+// A limit that the smallest plan keeps is no reason to find none, whatever is asked for.
+TEST(Search, FindsThePlanThatFitsWhereLeastMemoryHasOne) {
+  for (const int experts : {0, 4}) {
+    Job job = small_gpt(8);
+    job.model->experts = experts, job.model->top_k = experts > 0 ? 2 : 0;
+    const Outcome least = search(job, {.goal = Goal::memory}, oracle());
+    ASSERT_FALSE(least.best.empty());
+    const int64_t limit = least.best.front().peak_bytes + least.best.front().peak_bytes / 50;
+    for (const Goal goal : {Goal::time, Goal::memory})
+      EXPECT_FALSE(search(job, {.goal = goal, .memory_bytes = limit}, oracle()).best.empty())
+          << experts << " experts, goal " << static_cast<int>(goal);
+  }
+}
+
 // Names each given key that alone prevents a plan, or two together, and the fewest GPUs.
 TEST(Search, SaysWhatWouldFit) {
   Job job = small_gpt(1);
