@@ -108,6 +108,7 @@ std::string layouts_text(const SearchReport& r) {
       (f.alike ? ", equal layers alike" : "") + open_text(planner::mesh_of(best.job.parallel), f),
       best.job.parallel.pp > 1 ? "of all stages " : "", ir::format_seconds(f.cost[search::kernels]),
       ir::format_seconds(f.cost[search::collectives]), ir::format_seconds(f.cost[search::states]));
+  if (best.layouts) text += "  the flags alone do not give these layouts; -o FILE keeps the plan\n";
   if (r.partial_seconds > 0)
     text +=
         fmt::format("  no partial values: with them, at these degrees, the step takes {}, {:.1f} % less\n",
@@ -262,8 +263,8 @@ std::string bound_text(const SearchReport& r) {
   const std::optional<double> less = gap(r);
   if (!less) return fmt::format("  degrees: no bound, for {}\n", r.outcome.unknown_least);
   return fmt::format(
-      "  degrees: no other point that fits by estimate is {}better (bound: kernels and the "
-      "collectives between them)\n",
+      "  degrees: with whole backward passes and the layouts of its degrees, no other point that fits by "
+      "estimate is {}better (bound: kernels and the collectives between them)\n",
       *less == 0 ? "" : fmt::format("more than {:.2g} % ", 100 * *less));
 }
 

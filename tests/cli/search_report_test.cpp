@@ -12,6 +12,7 @@ namespace boxcar::tests {
 namespace {
 
 using nlohmann::json;
+using testing::HasSubstr;
 
 cli::SearchReport example() {
   cli::SearchReport r;
@@ -46,12 +47,12 @@ TEST(SearchReport, ReadsAsWritten) {
 
 best
   --dp 1 --tp 1 --pp 1
-  degrees: no other point that fits by estimate is more than 25 % better (bound: kernels and the collectives between them)
+  degrees: with whole backward passes and the layouts of its degrees, no other point that fits by estimate is more than 25 % better (bound: kernels and the collectives between them)
 )");
   r.outcome.least = search::infinity;
   EXPECT_NE(
-      beginning(r).find("\n  degrees: no other point that fits by estimate is better (bound: kernels and "
-                        "the collectives between them)\n"),
+      beginning(r).find("layouts of its degrees, no other point that fits by estimate is better (bound: "
+                        "kernels and the collectives between them)\n"),
       std::string::npos)
       << beginning(r);
   r.outcome.ended = false, r.outcome.spent = true;
@@ -84,6 +85,8 @@ TEST(SearchReport, SaysWhichDimensionsWereOpen) {
   best.layouts.emplace();
   best.found.value = best.found.lower = 1;
   best.found.found = true;
+  EXPECT_THAT(beginning(r),
+              HasSubstr("\n  the flags alone do not give these layouts; -o FILE keeps the plan\n"));
   const auto says = [&](const std::string& open) {
     const std::string line = "\n  layout of every op: optimal within this space by the time models" + open;
     EXPECT_NE(beginning(r).find(line + "; kernels "), std::string::npos) << beginning(r);
