@@ -58,7 +58,8 @@ def mlperf(row):
     return [Case(name, plan, "step_s", float(row["iter_time_s"]))]
 
 
-# Mixtures: config.json of huggingface.co/Qwen/Qwen3-30B-A3B, /Qwen/Qwen3-235B-A22B, /openai/gpt-oss-120b and /deepseek-ai/DeepSeek-V3.
+# Mixtures are weighed inside of their experts, as Megatron Core does from 0.12 on (TEGroupedMLP of megatron/core/transformer/moe/experts.py).
+# config.json of huggingface.co/Qwen/Qwen3-30B-A3B, /Qwen/Qwen3-235B-A22B, /openai/gpt-oss-120b and /deepseek-ai/DeepSeek-V3.
 # Routing is balanced: moe_router_force_load_balancing of scripts/performance in github.com/NVIDIA-NeMo/Megatron-Bridge. GPT-OSS has biases
 # everywhere, and a learned sink beside the scores of each head, which is not modelled: a number a head.
 QWEN3 = dict(model="llama", vocab=151936, kv_heads=4, head_dim=128, qk_norm=True, experts=128, top_k=8)
@@ -97,6 +98,16 @@ def full_first(layers, stages):
     return f"{each}x{stages - 1},{layers - each * (stages - 1)}"
 
 
+def recomputed_modules(row, model):
+    """recompute_modules of the recipes: gpt_oss, deepseek (scripts/performance/configs of github.com/NVIDIA-NeMo/Megatron-Bridge)."""
+    half, device = row["precision"] == "BF16", row["system"].removeprefix("DGX-")
+    if model == "GPT OSS 120B" and half and device in ("H100", "B200", "GB200"):
+        return "layernorm,moe_act"
+    if model.startswith("DeepSeek"):
+        return "mla_up_proj"
+    return None
+
+
 def bridge_rules(row, model):
     if model not in BRIDGE:
         raise LeftOut(next((why for name, why in OTHER_MODELS.items() if name in model), "a model that is not described here"))
@@ -116,12 +127,14 @@ def bridge(row):
     tp, pp, virtual = int(row["tp"]), int(row["pp"]), int(row["vp"].replace("n/a", "1"))
     layers, cluster = BRIDGE[model]["layers"], BRIDGE_CLUSTERS[row["system"]]
     eight = dict(precision="fp8", fp8_recipe=BRIDGE_RECIPES[row["precision"]]) if row["precision"] != "BF16" else dict(precision="bf16")
+    modules = recomputed_modules(row, model)
     cut = full_first if model.startswith("DeepSeek") else stage_layers
     plan = flags(**BRIDGE[model], seq=row["seq_len"], cluster=cluster, stack="nemo-24", **eight, attention="flash",
                  attention_kernel="cudnn", gpus=row["n_gpus"],
                  gpus_per_node=64 if "nvl72" in cluster and int(row["n_gpus"]) > 72 else None, tp=tp, pp=pp, virtual_stages=virtual,
                  stage_layers=cut(layers, pp * virtual) if pp > 1 else None, context_parallel=row["cp"],
-                 ep=row["ep"] if model in MIXTURES else None, micro_batch=row["mbs"], global_batch=row["gbs"], zero=1,
+                 ep=row["ep"] if model in MIXTURES else None, weigh_inside=True if model in MIXTURES else None,
+                 recompute="selective" if modules else None, recompute_modules=modules, micro_batch=row["mbs"], global_batch=row["gbs"], zero=1,
                  sequence_parallel=tp > 1, gradients="half")
     name = f"{model} {row['precision'].split(',')[0]} on {row['n_gpus']} {row['system'].removeprefix('DGX-')} of {row['container'].split()[0]}"
     # Where one release has a plan twice: the batch in addition
