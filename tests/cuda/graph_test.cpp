@@ -15,9 +15,10 @@
 namespace boxcar::tests {
 namespace {
 
-const char* const rows[] = {"alone",     "cp4_flash",    "dp2",         "fused_optimizer",   "pp2",
-                            "gpipe_dp2", "zero1_uneven", "zero3",       "dp2_tp2_pp2_zero1", "cp2_tp2_llama",
-                            "zb_h1",     "interleaved",  "experts_tp2", "resnet_pp2"};
+const char* const step_names[] = {
+    "alone",     "cp4_flash",    "dp2",         "fused_optimizer",   "pp2",
+    "gpipe_dp2", "zero1_uneven", "zero3",       "dp2_tp2_pp2_zero1", "cp2_tp2_llama",
+    "zb_h1",     "interleaved",  "experts_tp2", "resnet_pp2"};
 
 class GpuGraphs : public testing::TestWithParam<const char*> {};
 
@@ -43,7 +44,7 @@ TEST_P(GpuGraphs, IsTheStepItWasRecordedFrom) {
   running.chunk = 2;
   expect_same(train(laid, start, steps, on_gpus, running), plain, 0);
 }
-INSTANTIATE_TEST_SUITE_P(Plans, GpuGraphs, testing::ValuesIn(rows),
+INSTANTIATE_TEST_SUITE_P(Plans, GpuGraphs, testing::ValuesIn(step_names),
                          [](const auto& info) { return std::string(info.param); });
 
 // acc has three slots and lies in another one after every step. So six steps are recorded, two at least, and
