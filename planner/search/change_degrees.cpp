@@ -9,7 +9,8 @@ namespace boxcar::search {
 namespace {
 
 constexpr size_t pipelines_split = 2;  // tried with backward passes in two parts; three times where short
-constexpr int most_changed = 48;       // tried of what differs from the best in one thing
+constexpr size_t pipelines_estimated = 24;  // of short steps, from which those are chosen
+constexpr int most_changed = 48;            // tried of what differs from the best in one thing
 
 // The most layers of a stage.
 int most_layers(const planner::Job& job) {
@@ -89,7 +90,7 @@ class DegreeChanges {
 
   // Tries backward passes in two parts in pipelines without virtual stages. Their costs are measured for
   // these alone: twice as many small plans would take too long. First come the fastest simulated, then those
-  // that could be fastest.
+  // that could be fastest; of short steps more are estimated, and the fastest by that are tried.
   void split_backward() {
     const Move* const move = move_of(options_, "split-backward");
     if (!move || attempts_.asked_to_stop() || attempts_.best().empty() || fixed_.is_pinned("schedule"))
@@ -108,30 +109,52 @@ class DegreeChanges {
     std::stable_sort(some.begin() + (some.front().seconds > 0 ? 1 : 0), some.end(),
                      [&](const Candidate& a, const Candidate& b) { return hoped(a) < hoped(b); });
     std::set<Degrees> done;
+    std::vector<std::vector<Candidate>> splits;  // by degrees
     for (const Candidate& whole : some) {
-      if (done.size() == (is_short(whole.job) ? 3 : 1) * pipelines_split) break;
-      if (!done.empty() && hoped(whole) >= attempts_.value(attempts_.best().front())) break;
+      const bool is_enough = splits.size() == (is_short(whole.job) ? pipelines_estimated : pipelines_split);
+      if (is_enough || (!done.empty() && hoped(whole) >= attempts_.value(attempts_.best().front()))) break;
       if (!done.insert(degrees_of(whole.job)).second) continue;
-      std::vector<std::pair<Candidate, Making>> both;
-      for (const planner::Schedule schedule : split_schedules(whole.job)) {
-        Candidate split = anew(whole);
-        split.job.parallel.schedule = schedule;
-        if (const auto estimate = points_.one(split.job)) {
-          split.estimated_seconds = estimate->estimated_seconds;
-          split.estimated_bytes = estimate->estimated_bytes;
-        }
-        if (!split.job.train.recompute_layers.empty())
-          if (auto fewest = points_.with_fewest_recomputed(split)) split = std::move(*fewest);
-        split.move = move;
-        both.emplace_back(split, attempts_.begin(split));
-      }
-      bool over = false;  // what splits more needs more memory
-      for (auto& [split, making] : both) {
-        if (over)
-          attempts_.leave(std::move(making));
-        else
-          over = attempts_.attempt_within(split, std::move(making), 2).excess > 0;
-      }
+      splits.emplace_back();
+      for (const planner::Schedule schedule : split_schedules(whole.job))
+        splits.back().push_back(split(whole, schedule, move));
+    }
+    const auto least = [&](const std::vector<Candidate>& of) {
+      double value = infinity;
+      for (const Candidate& c : of)
+        value = std::min(value, value_of(options_.goal, c.job, c.estimated_seconds, 0));
+      return value;
+    };
+    if (splits.size() > 1)
+      std::stable_sort(splits.begin() + 1, splits.end(),
+                       [&](const auto& x, const auto& y) { return least(x) < least(y); });
+    const size_t most = is_short(splits.front().front().job) ? 3 * pipelines_split : pipelines_split;
+    if (splits.size() > most) splits.resize(most);
+    for (std::vector<Candidate>& both : splits) try_splits(std::move(both));
+  }
+
+  Candidate split(const Candidate& whole, planner::Schedule schedule, const Move* move) {
+    Candidate split = anew(whole);
+    split.job.parallel.schedule = schedule;
+    if (const auto estimate = points_.one(split.job)) {
+      split.estimated_seconds = estimate->estimated_seconds;
+      split.estimated_bytes = estimate->estimated_bytes;
+    }
+    if (!split.job.train.recompute_layers.empty())
+      if (auto fewest = points_.with_fewest_recomputed(split)) split = std::move(*fewest);
+    split.move = move;
+    return split;
+  }
+
+  // In the order of what they split; where one does not fit, the next needs more memory.
+  void try_splits(std::vector<Candidate> candidates) {
+    std::vector<Making> makings;
+    for (const Candidate& c : candidates) makings.push_back(attempts_.begin(c));
+    bool over = false;
+    for (size_t c = 0; c < candidates.size(); ++c) {
+      if (over)
+        attempts_.leave(std::move(makings[c]));
+      else
+        over = attempts_.attempt_within(candidates[c], std::move(makings[c]), 2).excess > 0;
     }
   }
 
