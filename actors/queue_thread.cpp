@@ -296,8 +296,8 @@ void QueueThread::tell(Work& work, bool finished) {
   for (; !work.seen.empty() && (finished || work.seen.front().mark->passed()); work.seen.pop_front()) {
     current_ = static_cast<int>(&work - works_.data());  // whose error it is
     const auto& [moment, from, mark] = work.seen.front();
-    const int64_t bytes = reg(at(work.out_regs, work.watched)).type.bytes();
-    state_.hooks.watched(thread_.device, moment, {from, static_cast<size_t>(bytes)});
+    const ir::Register& watched = reg(at(work.out_regs, work.watched));
+    state_.hooks.watched(thread_.device, watched, moment, {from, static_cast<size_t>(watched.type.bytes())});
   }
 }
 

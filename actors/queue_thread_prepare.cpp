@@ -94,7 +94,8 @@ QueueThread::Work QueueThread::learn(int index, std::vector<InSpec>& ins, std::v
     outs.push_back({reg(r).count, reg(r).initial, reg(r).every,
                     static_cast<int>(layout.readers(thread_.device, r).size())});
     work.out_regs.push_back(r);
-    if (reg(r).name == state_.hooks.watch && !is_control(reg(r)) && state_.hooks.watched) work.watched = port;
+    if (state_.hooks.watch.contains(reg(r).name) && !is_control(reg(r)) && state_.hooks.watched)
+      work.watched = port;
     if (is_control(reg(r))) continue;
     if (reg(r).bytes < reg(r).type.bytes() || reg(r).offset < 0 ||
         reg(r).offset + reg(r).bytes * reg(r).count > program.arena_bytes) {

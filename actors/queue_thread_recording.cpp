@@ -82,8 +82,9 @@ void QueueThread::stage(int recording, int64_t step) {
 void QueueThread::report(int recording, int64_t step) const {
   for_staged(true, step, [&](size_t a, const backends::Moment& moment, int64_t act) {
     const Work& work = works_[a];
-    const auto bytes = static_cast<size_t>(reg(at(work.out_regs, work.watched)).type.bytes());
-    state_.hooks.watched(thread_.device, moment, {staged(work, recording, act), bytes});
+    const ir::Register& watched = reg(at(work.out_regs, work.watched));
+    const auto bytes = static_cast<size_t>(watched.type.bytes());
+    state_.hooks.watched(thread_.device, watched, moment, {staged(work, recording, act), bytes});
   });
 }
 

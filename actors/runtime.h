@@ -37,6 +37,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -69,11 +70,13 @@ struct Hooks {
   // Acts of ops "read" and "decode", which prepare in host memory what a load will fill its register with.
   // Not called in recorded steps.
   std::function<void(int device, const ir::Actor& actor, const backends::Moment& moment)> prepare;
-  // `watched` is called after each act that wrote a register named `watch`, say a loss, with its bytes in
-  // host memory. Calls are in the acts' order. Where acts are only launched, a call may come later than its
-  // act's end, but not after steps() has returned.
-  std::string watch;
-  std::function<void(int device, const backends::Moment& moment, std::span<const std::byte> bytes)> watched;
+  // `watched` is called after each act that wrote a register with a name in `watch`, say a loss, with its
+  // bytes in host memory. Calls are in the acts' order. Where acts are only launched, a call may come later
+  // than its act's end, but not after steps() has returned. Of several such registers of one act, the last.
+  std::set<std::string> watch;
+  std::function<void(int device, const ir::Register& reg, const backends::Moment& moment,
+                     std::span<const std::byte> bytes)>
+      watched;
   // The learning rate of a step.
   std::function<double(int64_t step)> learning_rate;
   Checkpoints checkpoints;

@@ -161,16 +161,17 @@ void TrainLog::checkpoint(int64_t step, const std::string& path) {
   line(text_of({{"event", "checkpoint"}, {"step", step}, {"path", path}}));
 }
 
-void TrainLog::end(double wall_seconds, const std::vector<actors::Runtime::Memory>& memory) {
+void TrainLog::end(const training::RunEnd& run) {
   const double tokens =
       rate(static_cast<double>(losses_.steps()) * static_cast<double>(setup_.tokens_per_step), seconds_);
   if (setup_.json) {
     ordered_json j{{"event", "end"},
                    {"step", std::max(setup_.first_step, setup_.steps)},
-                   {"wall_s", wall_seconds},
+                   {"wall_s", run.wall_seconds},
                    {"tokens_per_s", tokens}};
     if (losses_.steps() > 0) j["loss"] = losses_.last();
-    for (const auto& [held, peak] : memory) {
+    if (run.skipped_steps > 0) j["skipped_steps"] = run.skipped_steps;
+    for (const auto& [held, peak] : run.memory) {
       if (peak == 0) continue;
       j["peak_memory_bytes"].push_back(peak);
       j["held_memory_bytes"].push_back(held);
@@ -181,8 +182,13 @@ void TrainLog::end(double wall_seconds, const std::vector<actors::Runtime::Memor
   const std::string chart = loss_chart(losses_.points());
   if (!chart.empty()) line("\n" + chart);
   line(fmt::format("{} steps in {}: loss {:.4f} -> {:.4f}, {}", losses_.steps(),
-                   format_duration(wall_seconds), losses_.first(), losses_.last(),
+                   format_duration(run.wall_seconds), losses_.first(), losses_.last(),
                    speed(static_cast<double>(losses_.steps()), seconds_)));
+  if (run.skipped_steps > 0)
+    line(
+        fmt::format("{} of these steps changed no weight, for gradients overflowed in 16 bits (use a lower "
+                    "learning_rate, or precision bf16)",
+                    run.skipped_steps));
 }
 
 }  // namespace boxcar::cli

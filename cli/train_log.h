@@ -35,8 +35,7 @@ class TrainLog : public training::RunListener {
   void checkpoint(int64_t step, const std::string& path) override;
   // `resumed` tells where the run goes on from.
   void resumed(int64_t step, const std::string& path);
-  // `memory`: by device, as the runtime was told to watch it; zeros where nobody looked.
-  void end(double wall_seconds, const std::vector<actors::Runtime::Memory>& memory) override;
+  void end(const training::RunEnd& run) override;
 
  private:
   void line(const std::string& text);

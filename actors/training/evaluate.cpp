@@ -54,8 +54,8 @@ double evaluate(const ir::models::Model& model, const backends::host::GlobalTens
     for (int64_t row = 0; row < rows; ++row)
       out += samples.read(reg.name, moment.micro_batch * rows + row, std::span(whole).subspan(1), false, out);
   };
-  hooks.watch = ir::loss_name;
-  hooks.watched = [&](int, const backends::Moment&, std::span<const std::byte> bytes) {
+  hooks.watch = {ir::loss_name};
+  hooks.watched = [&](int, const ir::Register&, const backends::Moment&, std::span<const std::byte> bytes) {
     sum += backends::host::load_element(ir::DType::float32, bytes.data());
   };
   actors::Runtime runtime(plan, *backend, std::move(hooks));

@@ -23,14 +23,20 @@ struct StepRecord {
   double seconds = 0;  // since the step before ended
 };
 
+struct RunEnd {
+  double wall_seconds = 0;
+  int64_t skipped_steps = 0;  // fp16: the state stayed as it was, since gradients overflowed
+  // By device, as the runtime was told to watch it; zeros where nobody looked.
+  std::vector<actors::Runtime::Memory> memory = {};
+};
+
 class RunListener {
  public:
   virtual ~RunListener() = default;
   virtual void step(const StepRecord& record) = 0;
   virtual void validation(int64_t /*step*/, double /*loss*/) {}
   virtual void checkpoint(int64_t /*step*/, const std::string& /*path*/) {}
-  // `memory`: by device, as the runtime was told to watch it; zeros where nobody looked.
-  virtual void end(double /*wall_seconds*/, const std::vector<actors::Runtime::Memory>& /*memory*/) {}
+  virtual void end(const RunEnd& /*run*/) {}
 };
 
 }  // namespace boxcar::training

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
@@ -19,6 +20,7 @@
 #include "actors/training/loss_table.h"
 #include "backends/host/parts.h"
 #include "ir/ops/optimizers.h"
+#include "ir/passes/step_tensors.h"
 #include "ir/units.h"
 #include "planner/checkpoints.h"
 #include "planner/input_pipeline.h"
@@ -131,9 +133,10 @@ struct Trainer::Impl {
   Clock::time_point step_end;
   int64_t steps_logged = 0;
   std::string last_checkpoint;
-  double began = 0;       // seconds, by this machine's clock
-  int64_t validated = 0;  // steps, as process 0 says
-  int timelines = 0;      // of other processes, which have told all their acts
+  double began = 0;                  // seconds, by this machine's clock
+  std::atomic<int64_t> skipped = 0;  // steps without an update, since gradients overflowed
+  int64_t validated = 0;             // steps, as process 0 says
+  int timelines = 0;                 // of other processes, which have told all their acts
   std::vector<actors::RunAct> others_acts;
 
   Impl(const TrainingJob& j, const TrainRun& r, backends::Backend& b, const Data& d,
@@ -192,6 +195,11 @@ struct Trainer::Impl {
   }
 
   // --- losses
+
+  // Every device knows whether the gradients of all are finite; device 0 is of process 0.
+  void note_finite(int device, std::span<const std::byte> bytes) {
+    if (device == 0 && bytes[0] == std::byte{0}) ++skipped;
+  }
 
   void watched(int device, const Moment& moment, std::span<const std::byte> bytes) {
     if (!at(loss_place().first, device)) return;
@@ -391,7 +399,7 @@ struct Trainer::Impl {
       stop_at(step);
     }
     const std::lock_guard lock(mutex);
-    told.end(seconds_since(start), runtime->memory());
+    told.end({seconds_since(start), skipped, runtime->memory()});
     listener = nullptr;
   }
 };
@@ -426,8 +434,10 @@ void Trainer::begin(GlobalTensors tensors, const TrainState& state, const actors
   hooks.prepare = [&i](int device, const ir::Actor& actor, const Moment& moment) {
     i.pipeline->act(device, actor, moment);
   };
-  hooks.watch = i.loss_place().reg;
-  hooks.watched = [&i](int device, const Moment& moment, std::span<const std::byte> bytes) {
+  hooks.watch = {i.loss_place().reg, ir::finite_name};
+  hooks.watched = [&i](int device, const ir::Register& reg, const Moment& moment,
+                       std::span<const std::byte> bytes) {
+    if (reg.name == ir::finite_name) return i.note_finite(device, bytes);
     i.watched(device, moment, bytes);
   };
   hooks.learning_rate = [&i](int64_t step) {

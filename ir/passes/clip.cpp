@@ -4,6 +4,7 @@
 #include <map>
 
 #include "ir/passes/pass.h"
+#include "ir/passes/step_tensors.h"
 #include "sbp/at.h"
 
 namespace boxcar::ir {
@@ -37,7 +38,7 @@ void clip(Step& step) {
   const TensorId norm2 = rewrite.add({"sum", layers, {}, "grad_norm2", {}}, last)[0];
   const Attrs attrs = {{"max_norm", options.clip_norm}, {"loss_scale", scaled ? options.loss_scale : 1.0}};
   step.scale = rewrite.add({"clip_scale", {norm2}, attrs, "grad_scale", {}}, last)[0];
-  if (scaled) step.finite = rewrite.add({"all_finite", {norm2}, {}, "grads_finite", {}}, last)[0];
+  if (scaled) step.finite = rewrite.add({"all_finite", {norm2}, {}, finite_name, {}}, last)[0];
   step.finish(rewrite);
 }
 

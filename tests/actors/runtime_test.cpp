@@ -94,8 +94,9 @@ TEST(Runtime, TellsHooksWhereAnActStands) {
     Hooks hooks = device_hooks();
     std::mutex mutex;
     std::vector<std::string> seen;
-    hooks.watch = "tokens";
-    hooks.watched = [&](int device, const Moment& moment, std::span<const std::byte> bytes) {
+    hooks.watch = {"tokens"};
+    hooks.watched = [&](int device, const ir::Register&, const Moment& moment,
+                        std::span<const std::byte> bytes) {
       const std::lock_guard lock(mutex);
       if (device == 1)
         seen.push_back(fmt::format("{}.{} of {} seed {} rate {}: {}", moment.step, moment.micro_batch,
@@ -183,8 +184,8 @@ TEST(Runtime, LoadsTheNextWhileItComputes) {
     ahead |= loaded[device] > computed[device] + 2;
     changed.notify_all();
   };
-  hooks.watch = "y";
-  hooks.watched = [&](int device, const Moment&, std::span<const std::byte>) {
+  hooks.watch = {"y"};
+  hooks.watched = [&](int device, const ir::Register&, const Moment&, std::span<const std::byte>) {
     std::unique_lock lock(mutex);
     const int64_t next = std::min(computed[device] + 2, 2 * steps);
     in_time &= changed.wait_for(lock, std::chrono::seconds(60), [&] { return loaded[device] == next; });

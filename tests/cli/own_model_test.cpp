@@ -21,6 +21,7 @@ namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
+using testing::Not;
 
 const std::string examples = BOXCAR_SOURCE_DIR "/docs/examples/";
 
@@ -83,6 +84,29 @@ class OwnModel : public testing::Test {
 };
 
 // Law 4 for a graph of the user's own.
+// A step whose gradients overflow leaves the weights as they are, on every device.
+TEST_F(OwnModel, StepsWithoutAnUpdateAreCounted) {
+  const auto ends = [&](const char* factor, const Words& more) {
+    const std::string mean = "%loss = reduce_mean(%both) {axes=[0]}";
+    std::string text = recommender;
+    text.replace(
+        text.find(mean), mean.size(),
+        fmt::format("%mean = reduce_mean(%both) {{axes=[0]}}\n%loss = scale(%mean) {{factor={}}}", factor));
+    const TemporaryFile graph("scaled.txt", text);
+    Words words{"--graph=" + graph.path(), "--data=random",    "--steps=3",
+                "--global-batch=8",        "--precision=fp16", "--dp=2"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run("train", words).out;
+  };
+  EXPECT_THAT(
+      ends("1000000", {}),
+      HasSubstr("\n3 of these steps changed no weight, for gradients overflowed in 16 bits (use a lower "
+                "learning_rate, or precision bf16)\n"));
+  EXPECT_THAT(ends("1000000", {"--json"}), HasSubstr("\"skipped_steps\":3"));
+  EXPECT_THAT(ends("0.001", {}), Not(HasSubstr("changed no weight")));
+  EXPECT_THAT(ends("0.001", {"--json"}), Not(HasSubstr("skipped_steps")));
+}
+
 TEST_F(OwnModel, EverySplitHasTheSingleDevicesLosses) {
   const std::vector<double> alone = losses({});
   ASSERT_EQ(alone.size(), 4u);

@@ -68,9 +68,9 @@ TEST(GpuGraph, TurnsThroughTheSlotsOfRegisters) {
     const std::vector<float> values(3, reg.name == "x" ? value : 0);
     std::memcpy(bytes.data(), values.data(), bytes.size());
   };
-  hooks.watch = "new";
+  hooks.watch = {"new"};
   std::vector<float> watched;
-  hooks.watched = [&](int, const backends::Moment&, std::span<const std::byte> bytes) {
+  hooks.watched = [&](int, const ir::Register&, const backends::Moment&, std::span<const std::byte> bytes) {
     watched.push_back(0);
     std::memcpy(&watched.back(), bytes.data(), sizeof(float));
   };

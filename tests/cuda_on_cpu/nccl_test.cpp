@@ -76,8 +76,8 @@ class CudaNccl : public testing::TestWithParam<bool> {
           std::memcpy(&bytes[e * sizeof(float)], &value, sizeof(float));
         }
       };
-      hooks.watch = "sum";
-      hooks.watched = [&](int, const Moment&, std::span<const std::byte> bytes) {
+      hooks.watch = {"sum"};
+      hooks.watched = [&](int, const ir::Register&, const Moment&, std::span<const std::byte> bytes) {
         std::memcpy(&ended[p].sums.emplace_back(), bytes.data(), sizeof(float));
       };
       hooks.checkpoints.due = [](int64_t made) { return made == 4; };

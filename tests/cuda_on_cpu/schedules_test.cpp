@@ -64,8 +64,8 @@ class CudaSchedules : public testing::Test {
           std::memcpy(&bytes[e * sizeof(float)], &value, sizeof(float));
         }
       };
-      hooks.watch = way.watch;
-      hooks.watched = [&](int, const Moment&, std::span<const std::byte> bytes) {
+      hooks.watch = {way.watch};
+      hooks.watched = [&](int, const ir::Register&, const Moment&, std::span<const std::byte> bytes) {
         std::memcpy(&ended[p].sums.emplace_back(), bytes.data(), sizeof(float));
       };
       actors::RunOptions options{.graphs = way.graphs};

@@ -99,8 +99,9 @@ void expect_same(const Job& given, int64_t chaos) {
   };
   std::mutex mutex;
   std::vector<double> losses(static_cast<size_t>(plan.devices));
-  hooks.watch = "loss";
-  hooks.watched = [&](int device, const backends::Moment&, std::span<const std::byte> bytes) {
+  hooks.watch = {"loss"};
+  hooks.watched = [&](int device, const ir::Register&, const backends::Moment&,
+                      std::span<const std::byte> bytes) {
     const std::lock_guard lock(mutex);
     std::memcpy(&at(losses, device), bytes.data(), 8);
   };

@@ -54,6 +54,7 @@ struct Needs {
 constexpr Needs needs[] = {
     {"run.validation_fraction", nullptr, "run.validate_every", nullptr},
     {"run.validation_batches", nullptr, "run.validate_every", nullptr},
+    {"run.min_learning_rate", nullptr, "run.lr_schedule", "cosine"},
     // Random layouts need a graph on one stage whose states are unsharded and whose ops may be split
     // anywhere.
     {layouts_dimension, "random", "parallel.pp", "1"},

@@ -59,10 +59,9 @@ class Trainer {
     actors::Hooks hooks;
     hooks.fill = [this](int device, const ir::Register& reg, const Moment& moment,
                         std::span<std::byte> bytes) { fill(device, reg, moment, bytes); };
-    hooks.watch = "loss";
-    hooks.watched = [this](int device, const Moment& moment, std::span<const std::byte> bytes) {
-      note_loss(device, moment, bytes);
-    };
+    hooks.watch = {"loss"};
+    hooks.watched = [this](int device, const ir::Register&, const Moment& moment,
+                           std::span<const std::byte> bytes) { note_loss(device, moment, bytes); };
     hooks.learning_rate = running.learning_rate;
     runtime_ = std::make_unique<actors::Runtime>(
         plan_, *backend_, hooks, actors::RunOptions{.seed = start.seed, .graphs = running.graphs});
