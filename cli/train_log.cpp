@@ -186,8 +186,8 @@ void TrainLog::end(const training::RunEnd& run) {
                    speed(static_cast<double>(losses_.steps()), seconds_)));
   if (run.skipped_steps > 0)
     line(
-        fmt::format("{} of these steps changed no weight, for gradients overflowed in 16 bits (use a lower "
-                    "learning_rate, or precision bf16)",
+        fmt::format("{} of these steps changed no weight, since their gradients overflowed in 16 bits (use "
+                    "precision bf16, or scale the loss down)",
                     run.skipped_steps));
 }
 

@@ -7,9 +7,9 @@
 //   10 kernels of a layer's forward pass, 300 us on the device, 40 us of the host for each launch: + 10 us
 //   each
 //
-// A kernel that ends later beside a collective may hide behind it; then all end later still, until the pass of
-// the layer takes as long as its launches. In a pipeline, the launches of a pass itself come where its first
-// kernel waits for another stage.
+// A kernel that ends later beside a collective may hide behind it; then all end later still, until the pass
+// of the layer takes as long as its launches. In a pipeline, the launches of a pass itself come where its
+// first kernel waits for another stage.
 //
 // A lead that the host won earlier, say in the head, does not count: published launch-bound layers take as
 // long behind long kernels as behind short ones.

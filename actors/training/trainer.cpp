@@ -434,10 +434,12 @@ void Trainer::begin(GlobalTensors tensors, const TrainState& state, const actors
   hooks.prepare = [&i](int device, const ir::Actor& actor, const Moment& moment) {
     i.pipeline->act(device, actor, moment);
   };
-  hooks.watch = {i.loss_place().reg, ir::finite_name};
-  hooks.watched = [&i](int device, const ir::Register& reg, const Moment& moment,
-                       std::span<const std::byte> bytes) {
-    if (reg.name == ir::finite_name) return i.note_finite(device, bytes);
+  hooks.watch = {i.loss_place().reg};
+  const bool may_overflow = i.job.job->train.precision == ir::Precision::fp16;
+  if (may_overflow) hooks.watch.insert(ir::finite_name);
+  hooks.watched = [&i, may_overflow](int device, const ir::Register& reg, const Moment& moment,
+                                     std::span<const std::byte> bytes) {
+    if (may_overflow && reg.name == ir::finite_name) return i.note_finite(device, bytes);
     i.watched(device, moment, bytes);
   };
   hooks.learning_rate = [&i](int64_t step) {

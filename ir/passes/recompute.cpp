@@ -108,7 +108,8 @@ class Recomputer {
     Layer& layer = this->layer(op);
     const Policy& policy = this->policy(op);
     const Module module = policy.by_module ? chosen(op) : Module::none;
-    const bool begins = layer.groups.empty() || module != std::exchange(layer.module, module);
+    const bool changes = module != std::exchange(layer.module, module);
+    const bool begins = layer.groups.empty() || changes;
     if ((!policy.by_module || module != Module::none) && policy.runs_again(op, layer.products)) {
       if (begins) layer.groups.emplace_back();
       layer.groups.back().ops.push_back(rewrite_.new_ops().size());
@@ -120,7 +121,7 @@ class Recomputer {
   // it.
   void backward(Op& op) {
     for (Group& group : layer(op).groups)
-      if (policy(op).opens || reads(op, group)) run_again(group);
+      if (!group.done && (policy(op).opens || reads(op, group))) run_again(group);
     for (TensorId& input : op.inputs) input = again(input, op.layer);
   }
 
@@ -135,12 +136,14 @@ class Recomputer {
 
   void run_again(Group& group) {
     if (std::exchange(group.done, true)) return;
-    if (options_.recompute_stop) drop_unread_tail(group);
+    // A module's last results may be read by another module's second run alone.
+    if (options_.recompute_stop && !group.ops.empty() && policy(first_run(group.ops.front())).opens)
+      drop_unread_tail(group);
     for (const size_t position : group.ops) {
       Op op = first_run(position);
       rewrite_.new_ops()[position].runs_again = true;
       for (Group& other : layer(op).groups)
-        if (reads(op, other)) run_again(other);
+        if (!other.done && reads(op, other)) run_again(other);
       op.name += ".recomputed";
       op.phase = Phase::backward;
       op.recomputed = true;

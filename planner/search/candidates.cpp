@@ -53,13 +53,11 @@ bool keep_less(std::optional<Candidate>& least, const Candidate& c, double Candi
   return true;
 }
 
-// As many as a search simulates; layouts alone save no more.
-constexpr size_t most_kept = 12;
-constexpr double layouts_save = 1.3;
+constexpr double layouts_save = 1.3;  // of the limit: layouts alone save no more
 
-void keep_smallest(std::vector<Candidate>& kept, const Candidate& c) {
+void keep_smallest(std::vector<Candidate>& kept, const Candidate& c, size_t most_kept) {
   const auto bytes = [](const Candidate& x) { return x.estimated_bytes; };
-  if (kept.size() == most_kept && bytes(c) >= bytes(kept.back())) return;
+  if (kept.size() >= most_kept && (kept.empty() || bytes(c) >= bytes(kept.back()))) return;
   const auto same = std::find_if(kept.begin(), kept.end(),
                                  [&](const Candidate& x) { return degrees_of(x.job) == degrees_of(c.job); });
   if (same != kept.end() && bytes(*same) <= bytes(c)) return;
@@ -261,7 +259,8 @@ class Candidates::Branch {
       keep_less(estimated.smallest, c, &Candidate::estimated_bytes);
       if (!fits(c)) {
         ++estimated.over_memory, ++shared_.over_memory;
-        if (c.estimated_bytes <= layouts_save * all_.bytes_) keep_smallest(estimated.over_memory_least, c);
+        if (c.estimated_bytes <= layouts_save * all_.bytes_)
+          keep_smallest(estimated.over_memory_least, c, static_cast<size_t>(options_.simulate));
         continue;
       }
       any = true;
@@ -445,7 +444,8 @@ Estimated Candidates::of(const Job& job, const Fixed& fixed, const Enough& enoug
     all.over_memory += part.over_memory;
     all.over_time += part.over_time;
     if (part.smallest) keep_less(all.smallest, *part.smallest, &Candidate::estimated_bytes);
-    for (const Candidate& c : part.over_memory_least) keep_smallest(all.over_memory_least, c);
+    for (const Candidate& c : part.over_memory_least)
+      keep_smallest(all.over_memory_least, c, static_cast<size_t>(options_.simulate));
     if (part.fastest) keep_less(all.fastest, *part.fastest, &Candidate::estimated_seconds);
     if (part.unmeasured) all.unmeasured = part.unmeasured;
     known.merge(branch->costs);

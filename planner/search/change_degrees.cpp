@@ -112,7 +112,9 @@ class DegreeChanges {
     std::vector<std::vector<Candidate>> splits;  // by degrees
     for (const Candidate& whole : some) {
       const bool is_enough = splits.size() == (is_short(whole.job) ? pipelines_estimated : pipelines_split);
-      if (is_enough || (!done.empty() && hoped(whole) >= attempts_.value(attempts_.best().front()))) break;
+      if (is_enough || attempts_.asked_to_stop() ||
+          (!done.empty() && hoped(whole) >= attempts_.value(attempts_.best().front())))
+        break;
       if (!done.insert(degrees_of(whole.job)).second) continue;
       splits.emplace_back();
       for (const planner::Schedule schedule : split_schedules(whole.job))

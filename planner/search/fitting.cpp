@@ -118,7 +118,7 @@ std::vector<Alternative> ways_to_fit(const planner::ResolvedJob& job, const back
   std::vector<Alternative> ways;
   const auto add = [&](std::vector<Alternative> more) { std::ranges::move(more, std::back_inserter(ways)); };
   std::optional<Fitting> fused;
-  // Fused attention leaves nothing to recompute selectively.
+  // Fused attention has no core to recompute.
   if (ir::models::has_any(job->model, {ir::Module::core_attn}) &&
       job->train.recompute != ir::Recompute::selective && job->train.recompute_others == ir::Recompute::none)
     add(fused.emplace(job, true, described, seconds).as_it_is());

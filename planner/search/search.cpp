@@ -173,6 +173,7 @@ class Search {
   void add_all_candidates() {
     outcome_.points = outcome_.over_memory = outcome_.over_time = 0;
     outcome_.dropped.clear();
+    smallest_.clear();
     for (const int gpus : gpu_counts())
       if (outcome_.ended && !cut_) add_candidates(on_gpus(job_, job_.cluster, gpus));
   }
@@ -295,6 +296,7 @@ class Search {
     if (none_fits() && outcome_.smallest.peak_bytes == 0) attempts_.measure_smallest();
     const Move* const move = move_of(options_, "smallest-plan");
     if (!none_fits() || options_.lay_out == 0 || !move) return;
+    std::ranges::stable_sort(smallest_, {}, &Candidate::estimated_bytes);
     smallest_.insert(smallest_.begin(), outcome_.smallest);
     std::set<std::tuple<JobKey, Open, double>> tried;
     const LayoutWeights bytes{1, seconds_per_byte};

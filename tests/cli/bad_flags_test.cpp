@@ -275,11 +275,13 @@ const JobCase job_cases[] = {
     {{"--recompute=selective", "--recompute-layers=1", "--recompute-others=selective"},
      "",
      2,
-     "--recompute-others: has no effect unless recompute is full and attention is unfused"},
+     "--recompute-others: has no effect unless recompute is full and the model has a part of "
+     "recompute_modules"},
     {{"--attention=flash", "--recompute=full", "--recompute-layers=1", "--recompute-others=selective"},
      "",
      2,
-     "--recompute-others: has no effect unless recompute is full and attention is unfused"},
+     "--recompute-others: has no effect unless recompute is full and the model has a part of "
+     "recompute_modules"},
     {{"--zero=3", "--grad-bucket-mb=50"},
      "",
      2,

@@ -190,6 +190,23 @@ TEST(Recompute, OfModulesRunsEachWhereItIsNeeded) {
         }
 }
 
+// An early stop is of whole layers: it leaves no result of a module's first run to be read.
+TEST(Recompute, OfModulesStopsNowhere) {
+  for (const bool stops : {false, true}) {
+    TrainOptions options = plain();
+    options.recompute = Recompute::full, options.recompute_layers = {0};
+    options.recompute_others = Recompute::selective, options.recompute_stop = stops;
+    options.recompute_modules = {ir::Module::core_attn, ir::Module::layernorm, ir::Module::mlp};
+    const Graph step = step_of(gpt(2), options);
+    EXPECT_GT(recomputed(step, 0), 0);
+    for (const Op& op : step.ops)
+      if (op.phase == Phase::backward)
+        for (const ir::TensorId input : op.inputs)
+          EXPECT_FALSE(at(step.ops, step.tensor(input).producer).runs_again)
+              << op.name << " keeps %" << step.tensor(input).name;
+  }
+}
+
 TEST(Recompute, SelectiveRunsTheAttentionCoreAgain) {
   TrainOptions options = plain();
   options.recompute = Recompute::selective;

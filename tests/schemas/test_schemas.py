@@ -36,6 +36,16 @@ TINY = ["--model=gpt", "--layers=2", "--hidden=16", "--heads=2", "--seq=16", "--
         "--global-batch=4", "--data=text.txt", "--validate-every=2", "--checkpoint-dir=run",
         "--checkpoint-every=2"]
 SMALL_GPU = "--device=small.yaml"
+# Its gradients overflow in 16 bits.
+LARGE_LOSS = """graph large layers=1
+%x: float32[batch, 4] = input()
+%labels: int64[batch] = input()
+%w: float32[4, 3] = parameter()
+%logits = matmul(%x, %w) layer=0
+%losses = cross_entropy(%logits, %labels)
+%mean = reduce_mean(%losses) {axes=[0]}
+%loss = scale(%mean) {factor=1000000}
+"""
 
 # By document: commands, each with the exit code that it has.
 COMMANDS = {
@@ -79,6 +89,7 @@ COMMANDS = {
     "train.json": [
         (0, ["train", *TINY, "--steps=2", "--probe"]),
         (0, ["train", *TINY, "--steps=4", "--resume"]),
+        (0, ["train", "--graph=large.txt", "--data=random", "--global-batch=4", "--steps=2", "--precision=fp16"]),
     ],
     "sbp-ops.json": [(0, ["sbp", "ops"])],
     "sbp-rules.json": [
@@ -116,6 +127,7 @@ def small_files(folder):
     cluster = (presets / "clusters" / "dgx-a100-80g.yaml").read_text()
     (folder / "priced.yaml").write_text(cluster + "price_per_gpu_hour: 2\n")
     (folder / "sweep.yaml").write_text("model: gpt2\ncluster: dgx-h100\ngpus: 8\nglobal_batch: 16\ntp: [1, 2]\n")
+    (folder / "large.txt").write_text(LARGE_LOSS)
     (folder / "text.txt").write_text("A text to train on, of some words and no more.\n" * 40)
 
 
