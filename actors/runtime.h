@@ -72,7 +72,8 @@ struct Hooks {
   std::function<void(int device, const ir::Actor& actor, const backends::Moment& moment)> prepare;
   // `watched` is called after each act that wrote a register with a name in `watch`, say a loss, with its
   // bytes in host memory. Calls are in the acts' order. Where acts are only launched, a call may come later
-  // than its act's end, but not after steps() has returned. Of several such registers of one act, the last.
+  // than its act's end, but not after steps() has returned. If one act writes several of them, it is told of
+  // the last.
   std::set<std::string> watch;
   std::function<void(int device, const ir::Register& reg, const backends::Moment& moment,
                      std::span<const std::byte> bytes)>

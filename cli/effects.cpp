@@ -33,17 +33,14 @@ bool is_selective(const planner::Job& job) {
   return job.train.recompute == ir::Recompute::selective ||
          job.train.recompute_others == ir::Recompute::selective;
 }
-bool selects_core(const planner::Job& job) {
-  return job.train.recompute_modules == std::set{ir::Module::core_attn};
+// Of other modules that are not there, their own key says so.
+bool selects_absent_core(const planner::Job& job) {
+  return job.train.recompute == ir::Recompute::selective && !selects_something(job) &&
+         job.train.recompute_modules == std::set{ir::Module::core_attn};
 }
 bool recomputes(const planner::Job& job) { return job.train.recompute != ir::Recompute::none; }
-bool is_no_idle_recompute(const planner::Job& job) {
-  return job.model.graph() || !recomputes(job) || !selects_core(job) || keeps_less(job.train.recompute, job);
-}
-bool marks_core(const planner::Job& job) {
-  const bool selective = job.train.recompute == ir::Recompute::selective;
-  return !job.model.graph() || !selective || !selects_core(job) || selects_something(job);
-}
+bool is_no_idle_recompute(const planner::Job& job) { return job.model.graph() || !selects_absent_core(job); }
+bool marks_core(const planner::Job& job) { return !job.model.graph() || !selects_absent_core(job); }
 bool recomputes_layers(const planner::Job& job) { return job.train.recompute == ir::Recompute::full; }
 bool recomputes_some(const planner::Job& job) { return !job.train.recompute_layers.empty(); }
 bool may_be_selective(const planner::Job& job) { return recomputes_layers(job) && selects_something(job); }

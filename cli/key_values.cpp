@@ -177,9 +177,7 @@ struct Getter {
   }
   std::string operator()(std::set<std::string>* p) const { return fmt::format("[{}]", fmt::join(*p, ", ")); }
   std::string operator()(std::set<ir::Module>* p) const {
-    std::vector<std::string> words;
-    for (const ir::Module module : *p) words.push_back(word(module));
-    return fmt::format("[{}]", fmt::join(words, ", "));
+    return fmt::format("[{}]", fmt::join(words(*p), ", "));
   }
   template <typename Enum>
   std::string operator()(Enum* p) const {

@@ -115,8 +115,9 @@ Key searched(const search::Dimension& d) {
 // Keys of section parallel that are not searched.
 void add_not_searched(std::vector<Key>& k) {
   k.push_back(otherwise(
-      "core_attn", modules(entry("parallel", "recompute_modules", TRAIN(recompute_modules), 0, 0,
-                                 "with selective: parts of a layer computed again: core_attn,moe_act"))));
+      "core_attn",
+      modules(entry("parallel", "recompute_modules", TRAIN(recompute_modules), 0, 0,
+                    "with selective: parts of a layer computed again, such as core_attn,moe_act"))));
   k.push_back(entry("parallel", "recompute_stop", TRAIN(recompute_stop), 0, 1,
                     "with full: a layer runs again only as far as its backward pass needs"));
   k.push_back(choice("parallel", "attention", TRAIN(flash), {"unfused", "flash"},

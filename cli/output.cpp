@@ -14,6 +14,7 @@
 #include <streambuf>
 
 #include "backends/host/files.h"
+#include "backends/machines/is_device.h"
 #include "sbp/error.h"
 
 namespace boxcar::cli {
@@ -183,9 +184,7 @@ void check_apart(const std::vector<std::pair<std::string, std::string>>& files) 
 
 std::string read_file(const std::string& path) {
   std::error_code none;
-  // A pipe is read to its end; a device may have none.
-  if (fs::is_character_file(path, none) || fs::is_block_file(path, none))
-    throw Error::input(path, "cannot be read: it is not a file");
+  if (backends::is_device(path)) throw Error::input(path, "cannot be read: it is not a file");
   std::ifstream in(path, std::ios::binary);
   if (!in || fs::is_directory(path, none)) throw Error::input(path, "cannot be read; check the path");
   return {std::istreambuf_iterator<char>(in), {}};

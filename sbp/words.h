@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,13 @@ namespace boxcar {
 template <typename Enum>
 std::string word(Enum value) {
   return words_of(value).at(static_cast<size_t>(value));
+}
+
+template <typename Enum>
+std::vector<std::string> words(const std::set<Enum>& values) {
+  std::vector<std::string> all;
+  for (const Enum value : values) all.push_back(word(value));
+  return all;
 }
 
 template <typename Enum>

@@ -29,4 +29,14 @@ ir::Types output_types(const ir::Program& program, const ir::Actor& actor) {
   return types;
 }
 
+std::vector<size_t> read_in_phase(const ir::Program& program, const ir::Actor& actor) {
+  std::vector<size_t> found;
+  for (const ir::Input& input : actor.inputs) {
+    if (input.program >= 0) continue;
+    const auto from = static_cast<size_t>(at(program.registers, input.reg).producer);
+    if (program.actors[from].phase == actor.phase) found.push_back(from);
+  }
+  return found;
+}
+
 }  // namespace boxcar::sim

@@ -1,4 +1,4 @@
-// An actor of a plan as cost models see it: the types that it reads and writes.
+// An actor of a plan as cost models see it: what it reads and writes.
 #pragma once
 
 #include "ir/plan.h"
@@ -9,5 +9,7 @@ namespace boxcar::sim {
 // elements).
 ir::Types input_types(const ir::Program& program, const ir::Actor& actor);
 ir::Types output_types(const ir::Program& program, const ir::Actor& actor);
+// The actors of the same phase that it reads from.
+std::vector<size_t> read_in_phase(const ir::Program& program, const ir::Actor& actor);
 
 }  // namespace boxcar::sim

@@ -5,6 +5,8 @@
 
 #include "backends/machines/framework.h"
 #include "sbp/at.h"
+#include "sim/act_view.h"
+
 namespace boxcar::sim {
 namespace {
 
@@ -60,8 +62,8 @@ Parts parts_of(const ir::Program& program, const backends::Framework& framework,
 }
 
 // Whether any part is shorter than its launches by more than a thousandth of them.
-bool find_shortfalls(const ir::Program& program, Parts& parts, const std::vector<double>& advances,
-                     double launch) {
+bool update_shortfalls(const ir::Program& program, Parts& parts, const std::vector<double>& advances,
+                       double launch) {
   std::map<std::pair<int, int>, double> busy;
   for (size_t a = 0; a < advances.size(); ++a) busy[part_of(program.actors[a])] += advances[a];
   bool any = false;
@@ -75,16 +77,6 @@ bool find_shortfalls(const ir::Program& program, Parts& parts, const std::vector
 }
 
 }  // namespace
-
-std::vector<size_t> read_in_phase(const ir::Program& program, const ir::Actor& actor) {
-  std::vector<size_t> found;
-  for (const ir::Input& input : actor.inputs) {
-    if (input.program >= 0) continue;
-    const auto from = static_cast<size_t>(at(program.registers, input.reg).producer);
-    if (program.actors[from].phase == actor.phase) found.push_back(from);
-  }
-  return found;
-}
 
 std::vector<double> host_delays(const ir::Program& program, const backends::Cluster& cluster,
                                 const std::vector<HostAct>& acts, int turns, const Advances& advances) {
@@ -103,8 +95,9 @@ std::vector<double> host_delays(const ir::Program& program, const backends::Clus
     return acts[a].delays && is_launch_bound(program.phase_of(program.actors[a]), cluster.framework);
   };
   // A delay beside a collective hides behind it, so that parts stay shorter than their launches at first.
+  // What is missing after the last round is left out.
   constexpr int most_rounds = 8;
-  for (int round = 0; round < most_rounds && find_shortfalls(program, parts, advances(delays), launch);
+  for (int round = 0; round < most_rounds && update_shortfalls(program, parts, advances(delays), launch);
        ++round)
     for (size_t a = 0; a < acts.size(); ++a)
       if (may_wait(a)) delays[a] += parts.at(part_of(program.actors[a])).shortfall;

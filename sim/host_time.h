@@ -7,15 +7,14 @@
 //   10 kernels of a layer's forward pass, 300 us on the device, 40 us of the host for each launch: + 10 us
 //   each
 //
-// A kernel that ends later beside a collective may hide behind it; then all end later still, until the pass
-// of the layer takes as long as its launches. In a pipeline, the launches of a pass itself come where its
-// first kernel waits for another stage.
+// A delayed kernel may hide behind a collective. Delays then grow, until the layer's pass takes as long as
+// its launches. In a pipeline, the launches of a pass itself come where its first kernel waits for another
+// stage.
 //
 // A lead that the host won earlier, say in the head, does not count: published launch-bound layers take as
 // long behind long kernels as behind short ones.
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <vector>
 
@@ -38,8 +37,5 @@ using Advances = std::function<std::vector<double>(const std::vector<double>& de
 // one host makes in turn.
 std::vector<double> host_delays(const ir::Program& program, const backends::Cluster& cluster,
                                 const std::vector<HostAct>& acts, int turns, const Advances& advances);
-
-// The actors of the same phase that an actor reads from.
-std::vector<size_t> read_in_phase(const ir::Program& program, const ir::Actor& actor);
 
 }  // namespace boxcar::sim

@@ -15,6 +15,7 @@
 #include "backends/machines/device_profile.h"
 #include "backends/machines/file_name.h"
 #include "backends/machines/framework.h"
+#include "backends/machines/is_device.h"
 #include "backends/machines/presets.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
@@ -33,8 +34,7 @@ std::vector<std::string> names_of(std::string_view kind) {
 std::string read(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) throw Error::input(path, "is a directory, not a file");
-  if (std::filesystem::is_character_file(path, ignored) || std::filesystem::is_block_file(path, ignored))
-    throw Error::input(path, "is a device, not a file");
+  if (is_device(path)) throw Error::input(path, "cannot be read: it is not a file");
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error::input(path, "cannot be read");
   return {std::istreambuf_iterator<char>(in), {}};

@@ -152,8 +152,6 @@ const Framework* find_framework(std::string_view name);
 void write_head_dim(Writer& w, const std::string& name);
 // Megatron Core's norms of queries and keys, or of the latents that they are made from.
 inline constexpr const char* qk_norm_limits = "with norm layer";
-// Their words for recomputed modules, which are ours: "core_attn".
-std::vector<std::string> module_names(const std::set<ir::Module>& modules);
 void write_qk_norm(Writer& w, const std::string& name);
 // Megatron Core's sizes of experts and what becomes of their tokens; `name` makes the setting's name of a
 // field of TransformerConfig, "moe_router_topk". REQUIRES that the model has experts.

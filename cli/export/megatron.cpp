@@ -11,6 +11,7 @@
 
 #include "cli/export/export.h"
 #include "cli/export/pipeline_layout.h"
+#include "sbp/words.h"
 
 namespace boxcar::cli::exports {
 namespace {
@@ -171,7 +172,7 @@ void write_recompute(Writer& w) {
     return w.cannot("layers are recomputed whole or by named modules; nothing is written");
   if (t.recompute == Recompute::selective) {
     w.set("--recompute-granularity", "selective");
-    w.set("--recompute-modules", fmt::format("{}", fmt::join(module_names(t.recompute_modules), " ")));
+    w.set("--recompute-modules", fmt::format("{}", fmt::join(words(t.recompute_modules), " ")));
     if (!layers.empty())
       w.cannot("parallel.recompute_layers", "selective recomputation is that of all layers");
     return;
@@ -404,7 +405,7 @@ std::vector<Row> make_rows() {
         "--moe-shared-expert-intermediate-size", "--moe-layer-freq", "--moe-router-load-balancing-type",
         "--moe-token-dispatcher-type", "--moe-expert-capacity-factor", "--moe-pad-expert-input-to-capacity",
         "--moe-token-drop-policy"},
-       "a capacity of each sequence; weights behind the experts",
+       "a capacity of each sequence; weights after the experts' second product",
        write_experts},
       {{"model.masked"},
        {"--mask-prob", "--bert-no-binary-head"},

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include "cli/export/export.h"
-#include "sbp/words.h"
 
 namespace boxcar::cli::exports {
 
@@ -16,12 +15,6 @@ std::string recipe_in_megatron(const std::string& recipe) {
 void write_head_dim(Writer& w, const std::string& name) {
   const ir::models::Transformer& m = w.from.model();
   if (!w.from.divides_hidden() && !is_latent(m)) w.set(name, m.head_dim);
-}
-
-std::vector<std::string> module_names(const std::set<ir::Module>& modules) {
-  std::vector<std::string> names;
-  for (const ir::Module module : modules) names.push_back(word(module));
-  return names;
 }
 
 void write_qk_norm(Writer& w, const std::string& name) {

@@ -12,6 +12,7 @@
 
 #include "cli/export/export.h"
 #include "cli/export/pipeline_layout.h"
+#include "sbp/words.h"
 
 namespace boxcar::cli::exports {
 namespace {
@@ -98,7 +99,7 @@ void write_recompute(Writer& w) {
     return w.cannot("layers are recomputed whole or by named modules; nothing is written");
   if (t.recompute == Recompute::selective) {
     w.set("GPTConfig.recompute_granularity", "selective");
-    w.set("GPTConfig.recompute_modules", module_names(t.recompute_modules));
+    w.set("GPTConfig.recompute_modules", words(t.recompute_modules));
     if (!layers.empty())
       w.cannot("parallel.recompute_layers", "selective recomputation is that of all layers");
     return;
@@ -318,7 +319,7 @@ std::vector<Row> make_rows() {
         "GPTConfig.moe_router_load_balancing_type", "GPTConfig.moe_token_dispatcher_type",
         "GPTConfig.moe_expert_capacity_factor", "GPTConfig.moe_pad_expert_input_to_capacity",
         "GPTConfig.moe_token_drop_policy"},
-       "a capacity of each sequence; weights behind the experts",
+       "a capacity of each sequence; weights after the experts' second product",
        write_experts},
       {{"model.masked", "model.decoder_layers", "model.decoder_seq"},
        {},

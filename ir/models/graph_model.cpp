@@ -216,6 +216,7 @@ int64_t room_of(const Graph& graph, const Op& op, size_t operand) {
     return at(shape(0), axis < 0 ? axis + axes : axis);
   }
   if (op.type == "cross_entropy" || op.type == "pick") return shape(0).back();
+  if (op.type == "moe_combine" || op.type == "moe_dispatch_grad") return at(shape(0), shape(0).size() - 3);
   return op.type == "moe_dispatch" ? attr_int(op.attrs, "experts") : 0;
 }
 

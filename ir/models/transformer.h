@@ -32,8 +32,8 @@ struct Transformer {
   int64_t shared_experts = 0;  // every token's, beside the routed ones: as one so many times as wide
   int64_t dense_layers = 0;    // the first so many layers have no experts
   int64_t expert_every = 1;    // one layer in so many has experts; the others are dense
-  // A token's experts are weighed between activation function and second product, in place of behind it. The
-  // sum is the same; results of experts are then kept by nobody.
+  // A token's experts are weighed before their second product, not after it. The sum is the same, and results
+  // of experts are not kept.
   bool weigh_inside = false;
   int64_t decoder_layers = 0;  // t5: the last so many of `layers`; 0: half of them
   int64_t decoder_seq = 0;     // t5: tokens that the decoder reads; 0: seq

@@ -165,8 +165,12 @@ Layouts of_combine_grad(const Types& in, const Attrs&, const sbp::Signature& s) 
   return {s.inputs[3], s.inputs[1], experts_of(in[1])};
 }
 
+// `below`: a limit of experts that the graph computes, of all of them (index.cpp).
 Attrs part_attrs() {
-  return {{"expert_offset", int64_t{0}}, {"token_offset", int64_t{0}}, {"tokens", int64_t{-1}}};
+  return {{"expert_offset", int64_t{0}},
+          {"token_offset", int64_t{0}},
+          {"tokens", int64_t{-1}},
+          {"below", int64_t{0}}};
 }
 
 // Some experts are chosen more often than they have slots.
@@ -191,7 +195,7 @@ std::vector<MoeExample> moe_examples(const Extent& n) {
 
 OpDef dispatch() {
   Attrs attrs = part_attrs();
-  attrs.insert({{"experts", int64_t{-1}}, {"capacity", int64_t{-1}}, {"below", int64_t{0}}});
+  attrs.insert({{"experts", int64_t{-1}}, {"capacity", int64_t{-1}}});
   return {.name = "moe_dispatch",
           .inputs = {"x", "index"},
           .outputs = {"y"},

@@ -9,7 +9,7 @@ namespace boxcar::search {
 namespace {
 
 constexpr size_t pipelines_split = 2;  // tried with backward passes in two parts; three times where short
-constexpr size_t pipelines_estimated = 24;  // of short steps, from which those are chosen
+constexpr size_t pipelines_estimated = 24;  // where steps are short; the best of them are tried
 constexpr int most_changed = 48;            // tried of what differs from the best in one thing
 
 // The most layers of a stage.
@@ -126,6 +126,7 @@ class DegreeChanges {
         value = std::min(value, value_of(options_.goal, c.job, c.estimated_seconds, 0));
       return value;
     };
+    if (splits.empty()) return;
     if (splits.size() > 1)
       std::stable_sort(splits.begin() + 1, splits.end(),
                        [&](const auto& x, const auto& y) { return least(x) < least(y); });
@@ -135,16 +136,16 @@ class DegreeChanges {
   }
 
   Candidate split(const Candidate& whole, planner::Schedule schedule, const Move* move) {
-    Candidate split = anew(whole);
-    split.job.parallel.schedule = schedule;
-    if (const auto estimate = points_.one(split.job)) {
-      split.estimated_seconds = estimate->estimated_seconds;
-      split.estimated_bytes = estimate->estimated_bytes;
+    Candidate made = anew(whole);
+    made.job.parallel.schedule = schedule;
+    if (const auto estimate = points_.one(made.job)) {
+      made.estimated_seconds = estimate->estimated_seconds;
+      made.estimated_bytes = estimate->estimated_bytes;
     }
-    if (!split.job.train.recompute_layers.empty())
-      if (auto fewest = points_.with_fewest_recomputed(split)) split = std::move(*fewest);
-    split.move = move;
-    return split;
+    if (!made.job.train.recompute_layers.empty())
+      if (auto fewest = points_.with_fewest_recomputed(made)) made = std::move(*fewest);
+    made.move = move;
+    return made;
   }
 
   // In the order of what they split; where one does not fit, the next needs more memory.

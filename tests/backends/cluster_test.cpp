@@ -165,7 +165,7 @@ TEST(LoadCluster, FilesNameDevicesBesideThem) {
             (folder / "none.yaml").string() + ": cannot be read");
   EXPECT_EQ(error_of([&] { load_cluster(folder.string()); }),
             folder.string() + ": is a directory, not a file");
-  EXPECT_EQ(error_of([&] { load_cluster("/dev/zero"); }), "/dev/zero: is a device, not a file");
+  EXPECT_EQ(error_of([&] { load_cluster("/dev/zero"); }), "/dev/zero: cannot be read: it is not a file");
   std::filesystem::remove_all(folder);
 }
 

@@ -104,25 +104,28 @@ TEST(GraphModels, InputsSayTheirRange) {
   EXPECT_EQ(inputs[1].below, 3);
 }
 
-TEST(GraphModels, RangesPassThroughWhatMovesElements) {
-  const std::vector<ir::models::GraphInput> inputs = inputs_of(read_graph_model(
-      "graph g\n%i: int64[batch, 4] = input()\n%j: int64[batch, 4]=input()\n%t: float32[30, 5] = "
-      "parameter()\n"
-      "%f = reshape(%i) {shape=[batch*4]}\n%a = gather(%t, %f) {axis=0}\n%k = reshape(%j) {shape=[batch*4]}\n"
-      "%l = cross_entropy(%a, %k)\n%loss = reduce_mean(%l) {axes=[0]}\n"));
-  ASSERT_EQ(inputs.size(), 2u);
-  EXPECT_EQ(inputs[0].below, 30);
-  EXPECT_EQ(inputs[1].below, 5);
+// By input: how far its whole numbers go.
+std::vector<int64_t> ranges(const std::string& text) {
+  std::vector<int64_t> all;
+  for (const ir::models::GraphInput& input : inputs_of(read_graph_model(text))) all.push_back(input.below);
+  return all;
 }
 
-TEST(GraphModels, ExpertsOfDataHaveARange) {
-  const std::vector<ir::models::GraphInput> inputs = inputs_of(read_graph_model(
-      "graph g\n%x: float32[batch, 4] = input()\n%i: int64[batch, 1] = input()\n%w: float32[4] = "
-      "parameter()\n"
-      "%y = mul(%x, %w)\n%d = moe_dispatch(%y, %i) {experts=3, capacity=2}\n%s: float32[batch, 1] = "
-      "constant() {value=1.0}\n%c = moe_combine(%d, %i, %s)\n%loss = reduce_mean(%c) {axes=[0, 1]}\n"));
-  EXPECT_EQ(inputs.at(1).below, 3);
+TEST(GraphModels, RangesPassThroughWhatMovesElements) {
+  EXPECT_EQ(ranges("graph g\n%i: int64[batch, 4] = input()\n%j: int64[batch, 4]=input()\n"
+                   "%t: float32[30, 5] = parameter()\n%f = reshape(%i) {shape=[batch*4]}\n"
+                   "%a = gather(%t, %f) {axis=0}\n%k = reshape(%j) {shape=[batch*4]}\n"
+                   "%l = cross_entropy(%a, %k)\n%loss = reduce_mean(%l) {axes=[0]}\n"),
+            (std::vector<int64_t>{30, 5}));
 }
+
+const std::string chosen_experts =
+    "graph g\n%x: float32[batch, 4] = input()\n%i: int64[batch, 1] = input()\n%w: float32[4] = parameter()\n"
+    "%y = mul(%x, %w)\n%d = moe_dispatch(%y, %i) {experts=3, capacity=2}\n"
+    "%s: float32[batch, 1] = constant() {value=1.0}\n%c = moe_combine(%d, %i, %s)\n"
+    "%loss = reduce_mean(%c) {axes=[0, 1]}\n";
+
+TEST(GraphModels, ExpertsOfDataHaveARange) { EXPECT_EQ(ranges(chosen_experts).at(1), 3); }
 
 // Ops check indices that no data check has seen.
 TEST(GraphModels, ComputedIndicesHaveALimit) {
@@ -136,6 +139,11 @@ TEST(GraphModels, ComputedIndicesHaveALimit) {
   };
   EXPECT_EQ(below("a"), 0);
   EXPECT_EQ(below("b"), 30);
+  const Graph experts = build(read_graph_model(with("moe_combine(%d, %i", "moe_combine(%d, %j",
+                                                    with("%c =", "%j = add(%i, %i)\n%c =", chosen_experts))),
+                              2);
+  EXPECT_EQ(ir::attr_int(at(experts.ops, experts.tensor(find_tensor(experts, "c")).producer).attrs, "below"),
+            3);
 }
 
 TEST(GraphModels, CoreIsWhatSelectiveRecomputationRunsAgain) {
