@@ -15,6 +15,20 @@
 namespace boxcar::tests {
 namespace {
 
+// Some tokens find their expert full here. The biases of experts are weighed as their results are.
+TEST_F(Train, ExpertsThatAreWeighedInsideAddUpToTheSame) {
+  for (const char* model : {"--model=gpt", "--model=llama"}) {
+    const auto losses = [&](const char* inside) {
+      return train({model, "--experts=4", "--top-k=3", "--bias=true", "--global-batch=4", "--precision=fp64",
+                    "--dropout=0", "--learning-rate=0.05", inside});
+    };
+    const std::map<int, double> after = losses("--weigh-inside=false"),
+                                inside = losses("--weigh-inside=true");
+    ASSERT_EQ(inside.size(), 6u);
+    for (const auto& [step, loss] : after) EXPECT_NEAR(inside.at(step), loss, 1e-10) << model << " " << step;
+  }
+}
+
 TEST_F(Train, EverySplitHasTheSingleDevicesLosses) {
   const Words job{"--global-batch=8", "--precision=fp64", "--dropout=0.1"};
   const auto with = [&](Words more) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <set>
 
@@ -284,7 +285,8 @@ INSTANTIATE_TEST_SUITE_P(Networks, OpGradient, testing::ValuesIn(kNetworks),
 
 // --- the walk itself
 
-// The gradient of an extremum is shared evenly among equal elements.
+// The gradient of an extremum is shared evenly among equal elements. It reads the operand once, by an op that
+// takes no parts of it: where it is a sum over devices, two readers may have it added up in two orders.
 TEST(Autodiff, EqualElementsShareTheGradientOfAnExtremum) {
   for (const char* op : {"reduce_max", "reduce_min"}) {
     Builder b("ties");
@@ -299,6 +301,12 @@ TEST(Autodiff, EqualElementsShareTheGradientOfAnExtremum) {
     EXPECT_THAT(evaluate(graph, given).at(graph.tensor(gradients.at(0).gradient).name).data,
                 testing::ElementsAre(0, 0.5, 0.5, 0, 0.25, 0.25, 0.25, 0.25, 1, 0, 0, 0))
         << op;
+    std::vector<std::string> readers;
+    for (const ir::Op& reader : graph.ops)
+      if (reader.phase == ir::Phase::backward &&
+          std::count(reader.inputs.begin(), reader.inputs.end(), x) > 0)
+        readers.push_back(reader.type);
+    EXPECT_THAT(readers, testing::ElementsAre("clamp_min")) << op;
   }
 }
 
