@@ -143,10 +143,9 @@ void add_times(ordered_json& doc, const explain::Report& r) {
 // By stage, the program that takes most ("stage0.0", "stage0.1": parts of a stage that differ).
 std::vector<explain::StageReport> fullest_by_stage(const explain::Report& r) {
   std::vector<explain::StageReport> stages;
-  const auto stage_of = [](const explain::StageReport& s) { return s.name.substr(0, s.name.find('.')); };
   for (const explain::StageReport& program : r.stages) {
     const auto found = std::find_if(stages.begin(), stages.end(), [&](const explain::StageReport& s) {
-      return stage_of(s) == stage_of(program);
+      return s.stage >= 0 && s.stage == program.stage;
     });
     if (found == stages.end())
       stages.push_back(program);

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "ir/derived_name.h"
 #include "ir/grad/rules.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
@@ -138,8 +139,8 @@ class Differentiator {
     Op like = at(pool_.ops, graph().tensor(loss_).producer);
     like.phase = Phase::backward;
     const TensorId dy =
-        rewrite_.add_source("constant", loss_name_ + ".grad", TensorType(graph().tensor(loss_).type),
-                            Role::constant, {{"value", 1.0}}, like);
+        rewrite_.add_source("constant", derived_name(loss_name_, Derived::gradient),
+                            TensorType(graph().tensor(loss_).type), Role::constant, {{"value", 1.0}}, like);
     contributions(loss_).push_back(dy);
     remember(rewrite_.new_ops().size() - 1);
     at(named_, dy) = true;
@@ -182,7 +183,7 @@ class Differentiator {
   TensorId total(TensorId tensor, const Op& op) {
     std::vector<TensorId>& parts = contributions(tensor);
     if (parts.empty()) return -1;
-    const std::string name = graph().tensor(tensor).name + ".grad";
+    const std::string name = derived_name(graph().tensor(tensor).name, Derived::gradient);
     if (parts.size() == 1) {
       claim(parts[0], name);
       return parts[0];
@@ -207,7 +208,7 @@ class Differentiator {
   TensorId add_up(TensorId tensor, const Op& producer, const std::string& whole) {
     std::vector<TensorId>& parts = contributions(tensor);
     int& added = added_[tensor];
-    const std::string name = graph().tensor(tensor).name + ".grad";
+    const std::string name = derived_name(graph().tensor(tensor).name, Derived::gradient);
     const bool together = in_one_placement(parts);
     for (size_t i = added == 0 ? 0 : 1; i < parts.size(); ++i)
       claim(parts[i], fmt::format("{}.{}", name, static_cast<size_t>(added) + i));

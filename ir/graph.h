@@ -8,9 +8,10 @@
 //
 // One line per op: outputs with their types, the op, operands, {attributes that are not defaults}, then
 // everything else that is not a default, in this order: @placement, a layout per output ("-": left open),
-// to=layout, name=, role=, layer=, phase=, module=, core (module core_attn), runs_again, recomputed. Text
-// reads back: parse_graph(to_text(g)) gives the same text. Where it is read, the types of a registered op's
-// results may be left out, and results after the first as well, which then get names of their own:
+// to=layout, replica_of=, name=, role=, layer=, phase=, module=, core (module core_attn), runs_again,
+// recomputed. Text reads back: parse_graph(to_text(g)) gives the same text. Where it is read, the types of a
+// registered op's results may be left out, and results after the first as well, which then get names of their
+// own:
 //
 //   %n = layer_norm(%y, %gamma, %beta)             also defines %n.mean and %n.rstd
 //
@@ -78,6 +79,7 @@ struct Op {
   bool runs_again = false;           // recomputation: the first of two runs of a forward op
   bool recomputed = false;           // the second, in the backward phase
   std::optional<sbp::NdSbp> to_sbp;  // for "to_global": the layout asked for
+  std::string replica_of;            // a state on several stages: the name of the first one of it
 
   bool is(OpKind kind) const { return kind_of(type) == kind; }
 };

@@ -224,6 +224,8 @@ class Parser {
   void key(GraphLine& line, Op& op, size_t begin, std::string_view word) {
     if (word == "to") {
       op.to_sbp = line.layout();
+    } else if (word == "replica_of") {
+      op.replica_of = line.name("a parameter");
     } else if (word == "name") {
       op.name = line.name("an op's name");
     } else if (word == "layer") {
@@ -241,7 +243,8 @@ class Parser {
       line.fail_at(
           begin,
           fmt::format(
-              "unknown key '{}' (use to, name, role, layer, phase, module, core, runs_again or recomputed)",
+              "unknown key '{}' (use to, replica_of, name, role, layer, phase, module, core, runs_again or "
+              "recomputed)",
               word));
     }
   }

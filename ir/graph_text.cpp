@@ -56,6 +56,7 @@ void write_op(const Graph& graph, const Op& op, std::string& out) {
   if (op.placement >= 0) fmt::format_to(to, " @p{}", op.placement);
   write_layouts(graph, op, out);
   if (op.to_sbp) out += " to=" + sbp::to_text(*op.to_sbp);
+  if (!op.replica_of.empty()) out += " replica_of=" + op.replica_of;
   if (op.outputs.empty() || op.name != graph.tensor(op.outputs[0]).name) out += " name=" + op.name;
   write_roles(graph, op, out);
   if (op.layer != -1) fmt::format_to(to, " layer={}", op.layer);

@@ -146,7 +146,7 @@ struct PhaseRun {
 };
 
 struct Program {
-  std::string name;                // "stage0"
+  std::string name;                // "stage0"; "stage0.1" where ranks of a stage run several programs
   std::vector<PlanPhase> phases;   // F0, B0, U
   std::vector<PhaseRun> schedule;  // of one step; text run-length encodes it
   std::vector<Queue> queues;
@@ -155,6 +155,7 @@ struct Program {
   int64_t arena_bytes = 0;        // device memory of all registers and workspaces
   int64_t workspace_offset = -1;  // the workspace shared by all actors of the compute queue
   int64_t workspace_bytes = 0;
+  int stage = -1;                      // of the pipeline; -1: it is the program of no stage
   int acts_per_step(int actor) const;  // runs of its phase in the schedule; O(schedule)
   const PlanPhase& phase_of(const Actor& actor) const { return at(phases, actor.phase); }
 };
@@ -204,7 +205,7 @@ struct Plan {
 //   class 0-1: first
 //   class 2-3: second
 //
-//   program first
+//   program first stage 0
 //     arena 12288
 //     workspace 4096 @8192
 //     phases F, U

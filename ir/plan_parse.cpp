@@ -116,6 +116,7 @@ class Reader {
       size_t at = in.at();
       plan_.programs.emplace_back().name = in.name("a program");
       programs_.add(in, at, "program", plan_.programs.back().name);
+      if (in.take_word("stage")) plan_.programs.back().stage = static_cast<int>(in.number(0, most_devices));
       names_.emplace_back();
       return in.expect_done();
     }

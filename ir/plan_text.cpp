@@ -103,7 +103,9 @@ void write_actor(const Plan& plan, const Program& program, const Actor& actor, O
 }
 
 void write_program(const Plan& plan, const Program& program, Out out) {
-  fmt::format_to(out, "\nprogram {}\n", name_text(program.name));
+  fmt::format_to(out, "\nprogram {}", name_text(program.name));
+  if (program.stage >= 0) fmt::format_to(out, " stage {}", program.stage);
+  *out++ = '\n';
   if (program.arena_bytes != 0) fmt::format_to(out, "  arena {}\n", program.arena_bytes);
   if (program.workspace_bytes != 0 || program.workspace_offset >= 0) {
     fmt::format_to(out, "  workspace {}", program.workspace_bytes);

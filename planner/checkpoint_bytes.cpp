@@ -1,32 +1,14 @@
 #include "planner/checkpoint_bytes.h"
 
-#include <algorithm>
-#include <vector>
-
-#include "planner/tied.h"
 #include "planner/training_graph.h"
 
 namespace boxcar::planner {
-namespace {
-
-// A replica of a tied parameter on another stage, or a moment of one.
-bool is_replica(const std::string& name, const std::vector<Replica>& replicas) {
-  return std::any_of(replicas.begin(), replicas.end(), [&](const Replica& pair) {
-    return name == pair.replica || name.starts_with(pair.replica + ".");
-  });
-}
-
-}  // namespace
-
 int64_t checkpoint_bytes(const ResolvedJob& job) {
-  std::vector<Replica> replicas;
-  const ir::Graph graph = training_graph(job, replicas);
+  const ir::Graph graph = training_graph(job);
   int64_t bytes = 0;
-  for (const ir::Op& op : graph.ops) {
-    if (!op.is(ir::OpKind::parameter)) continue;
-    const ir::Tensor& tensor = graph.tensor(op.outputs[0]);
-    if (!is_replica(tensor.name, replicas)) bytes += tensor.type.bytes();
-  }
+  for (const ir::Op& op : graph.ops)  // a replica of a state on another stage is not written
+    if (op.is(ir::OpKind::parameter) && op.replica_of.empty())
+      bytes += graph.tensor(op.outputs[0]).type.bytes();
   return bytes;
 }
 

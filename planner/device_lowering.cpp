@@ -159,23 +159,23 @@ int DeviceLowering::get(TensorId t, const sbp::Layout& to) {
   sbp::Layout from{tensor.type.shape, at(layouts_.stored, t), *placements_[producer]};
   if (!held_.contains({t, sbp::to_text(from)}) && place_in(from.placement) >= 0)
     from.sbp = at(layouts_.ops[producer].outputs, tensor.output);
-  const std::string name = fmt::format("{} to {}", tensor.name, sbp::to_text(to));
+  const Route route{tensor.name, fmt::format("{} to {}", tensor.name, sbp::to_text(to))};
   Blocks now = place_in(from.placement) >= 0 ? held_.at({t, sbp::to_text(from)}) : Blocks{};
-  steps_[{name, 0}] = now;
+  steps_[{route.name, 0}] = now;
   int index = 0;
   for (const sbp::Step& step : sbp::box(from, to).steps) {
-    now = take(step, name, ++index, now, tensor.type.dtype);
-    steps_[{name, index}] = now;
+    now = take(step, route, ++index, now, tensor.type.dtype);
+    steps_[{route.name, index}] = now;
   }
   if (now.empty()) return -1;
   if (place_in(to.placement) >= 0) held_[{t, sbp::to_text(to)}] = now;
   return now[0].reg;
 }
 
-DeviceLowering::Blocks DeviceLowering::take(const sbp::Step& step, const std::string& name, int index,
+DeviceLowering::Blocks DeviceLowering::take(const sbp::Step& step, const Route& route, int index,
                                             const Blocks& before, ir::DType dtype) {
-  if (step.collective == sbp::Collective::transfer) return transfer(step, name, index, before, dtype);
-  const std::string tensor = name.substr(0, name.find(' '));
+  if (step.collective == sbp::Collective::transfer) return transfer(step, route, index, before, dtype);
+  const std::string& tensor = route.tensor;
   const bool member = place_in(step.result.placement) >= 0;
   if (step.collective != sbp::Collective::none) {
     for (const std::vector<int>& group : step.groups) {
@@ -199,9 +199,9 @@ DeviceLowering::Blocks DeviceLowering::take(const sbp::Step& step, const std::st
   return {target};
 }
 
-DeviceLowering::Blocks DeviceLowering::transfer(const sbp::Step& step, const std::string& name, int index,
+DeviceLowering::Blocks DeviceLowering::transfer(const sbp::Step& step, const Route& route, int index,
                                                 const Blocks& before, ir::DType dtype) {
-  const std::string tensor = name.substr(0, name.find(' '));
+  const std::string& tensor = route.tensor;
   // Blocks are put together by adding them to zeros.
   for (const Sbp entry : step.result.sbp)
     if (entry.is_partial() && entry != Sbp::P())
@@ -230,7 +230,7 @@ DeviceLowering::Blocks DeviceLowering::transfer(const sbp::Step& step, const std
     pull.inputs.push_back({-1, 1, -1, -1, {}});
     const int reg = add_register(fmt::format("{}.pull{}", tensor, blocks.size()), type);
     pull.outputs = {reg};
-    links.push_back({builder.add_actor(std::move(pull)), slice.from, name, index - 1, slice.block});
+    links.push_back({builder.add_actor(std::move(pull)), slice.from, route.name, index - 1, slice.block});
     blocks.push_back({slice.block, reg});
   }
   if (step.result.sbp.empty() || place_in(step.result.placement) < 0) return blocks;

@@ -54,9 +54,12 @@ class DeviceLowering {
   Block whole(const sbp::Layout& layout, int reg) const;
   // The register of this tensor in this layout; boxes it where needed.
   int get(ir::TensorId t, const sbp::Layout& to);
-  Blocks take(const sbp::Step& step, const std::string& name, int index, const Blocks& before,
-              ir::DType dtype);
-  Blocks transfer(const sbp::Step& step, const std::string& name, int index, const Blocks& before,
+  // A tensor on its way to a layout: its name, and the route's, "x to S(0) on 0-1".
+  struct Route {
+    std::string tensor, name;
+  };
+  Blocks take(const sbp::Step& step, const Route& route, int index, const Blocks& before, ir::DType dtype);
+  Blocks transfer(const sbp::Step& step, const Route& route, int index, const Blocks& before,
                   ir::DType dtype);
   int assemble(const Blocks& blocks, const Block& target, ir::DType dtype, const std::string& name);
   int cut(const Block& from, const std::vector<sbp::Range>& block, ir::DType dtype, const std::string& name);

@@ -36,11 +36,7 @@ std::vector<char> later_gradients(const LaidOut& laid) {
 LaidOut lay_out(const ResolvedJob& job) { return lay_out(job, nullptr); }
 
 LaidOut lay_out(const ResolvedJob& job, const Choose& choose) {
-  std::vector<Replica> replicas;
-  ir::Graph graph = training_graph(job, replicas);
-  LaidOut laid = lay_out(std::move(graph), job->parallel, job->train.micro_batches, choose);
-  laid.replicas = std::move(replicas);
-  return laid;
+  return lay_out(training_graph(job), job->parallel, job->train.micro_batches, choose);
 }
 
 LaidOut lay_out(ir::Graph graph, const Hints& h, int micro_batches, const Choose& choose) {
@@ -86,7 +82,7 @@ ir::Plan compile(const LaidOut& laid) {
   RouteTable routes(laid.mesh);
   ir::Plan plan =
       lower({laid.graph, laid.hints, sharding_of(laid.hints), laid.mesh, laid.pipeline, laid.sites, laid.pins,
-             laid.layouts, readers, tied_gradients(laid.graph, laid.replicas, laid.sites), comms, routes});
+             laid.layouts, readers, tied_gradients(laid.graph, laid.sites), comms, routes});
   check_sizes(plan, laid.pipeline.stages);
   for (ir::Program& program : plan.programs) plan_memory(program);
   ir::check(plan);

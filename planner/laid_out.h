@@ -23,7 +23,6 @@ namespace boxcar::planner {
 
 struct LaidOut {
   ir::Graph graph;
-  std::vector<Replica> replicas;
   Hints hints;
   Mesh mesh;  // of one stage
   Pipeline pipeline;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/derived_name.h"
 #include "ir/parameter_kinds.h"
 #include "planner/reduced_gradients.h"
 #include "planner/sharding.h"
@@ -34,23 +35,6 @@ bool matches(std::string_view pattern, std::string_view name) {
   for (size_t at = star; at <= name.size(); ++at)
     if (matches(rest, name.substr(at))) return true;
   return false;
-}
-
-std::string_view base_name(std::string_view tensor) {
-  constexpr std::array suffixes = {".grad", ".half", ".sum", ".next", ".recomputed", ".replica", "."};
-  const auto strip = [&] {
-    std::string_view left = tensor;
-    while (!left.empty() && left.back() >= '0' && left.back() <= '9') left.remove_suffix(1);
-    for (std::string_view suffix : suffixes)
-      if (left.ends_with(suffix) && (suffix != "." || left.size() < tensor.size())) {
-        tensor = left.substr(0, left.size() - suffix.size());
-        return true;
-      }
-    return false;
-  };
-  while (strip()) {
-  }
-  return tensor;
 }
 
 namespace {
@@ -224,7 +208,7 @@ sbp::NdSbp whole_layout(const Context& c, ir::TensorId weight) {
   const sbp::Shape& shape = c.graph.tensor(weight).type.shape;
   sbp::NdSbp whole = broadcast(c.mesh);
   if (c.chosen) return whole;
-  const PinRule* rule = find_rule(base_name(c.graph.tensor(weight).name));
+  const PinRule* rule = find_rule(ir::base_name(c.graph.tensor(weight).name));
   const int tp = c.mesh.dim("tp"), ep = c.mesh.dim("ep");
   const ir::ParameterKind kind = at(c.kinds, weight);
   if (tp >= 0 && rule) at(whole, tp) = tensor_parallel(rule->where, shape, kind);
@@ -239,7 +223,7 @@ StateLayout state_layout(const Context& c, ir::TensorId weight) {
 
 // Applies a rule to an activation; context parallelism splits [batch, sequence, ...] along the sequence.
 void pin_activation(Context& c, ir::TensorId t) {
-  const std::string_view name = base_name(c.graph.tensor(t).name);
+  const std::string_view name = ir::base_name(c.graph.tensor(t).name);
   const PinRule* rule = find_rule(name);
   if (!rule) return;
   const bool stream = rule->where == Where::stream, inside = rule->where == Where::inside;

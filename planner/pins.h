@@ -29,8 +29,6 @@ struct Pins {
 };
 
 bool matches(std::string_view pattern, std::string_view name);
-// "h0.attn.qkv.weight.half.grad" -> "h0.attn.qkv.weight"
-std::string_view base_name(std::string_view tensor);
 
 Pins pins_of(const ir::Graph& graph, const Hints& hints, const Mesh& mesh);
 

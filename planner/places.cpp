@@ -15,15 +15,6 @@ using sbp::NdSbp;
 
 namespace {
 
-// "embedding.word.replica1.m" -> "embedding.word.m"
-std::string original(const std::string& name, const std::vector<Replica>& replicas) {
-  for (const Replica& pair : replicas)
-    if (name.starts_with(pair.replica) &&
-        (name.size() == pair.replica.size() || name[pair.replica.size()] == '.'))
-      return pair.original + name.substr(pair.replica.size());
-  return name;
-}
-
 class Finder {
  public:
   explicit Finder(const LaidOut& laid) : laid_(laid), readers_(ir::consumers(laid.graph)) {
@@ -89,7 +80,7 @@ class Finder {
   void add(TensorId t, const std::string& suffix, const NdSbp& layout, TensorId of, bool derived,
            Holding holding = Holding::weight) {
     Place place{tensor(t).name + suffix,
-                original(tensor(of).name, laid_.replicas),
+                producer(of).replica_of.empty() ? tensor(of).name : producer(of).replica_of,
                 holding,
                 tensor(t).type,
                 derived,

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/derived_name.h"
 #include "planner/sharding.h"
 #include "sbp/at.h"
 
@@ -89,7 +90,8 @@ class Caster {
       for (ir::Op& op : graph_.ops) replace(op);
     for (ir::OpId reader : readers) replace(at(graph_.ops, reader));
     ir::Tensor tensor = graph_.tensor(t);
-    tensor.name += to == DType::float32 ? ".float" : ".half";
+    tensor.name =
+        to == DType::float32 ? tensor.name + ".float" : ir::derived_name(tensor.name, ir::Derived::half);
     tensor.type.dtype = to;
     tensor.role = ir::Role::gradient;
     tensor.output = 0;

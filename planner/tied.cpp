@@ -1,10 +1,12 @@
 #include "planner/tied.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string>
+#include <utility>
 
+#include "ir/derived_name.h"
 #include "sbp/at.h"
 
 namespace boxcar::planner {
@@ -26,6 +28,7 @@ ir::TensorId add_replica(ir::Graph& graph, ir::TensorId original, int layer, con
   const auto id = static_cast<ir::TensorId>(graph.tensors.size());
   graph.tensors.push_back(tensor);
   ir::Op source = at(graph.ops, graph.tensor(original).producer);
+  source.replica_of = source.name;
   source.name = name;
   source.outputs = {id};
   source.layer = layer;
@@ -35,11 +38,9 @@ ir::TensorId add_replica(ir::Graph& graph, ir::TensorId original, int layer, con
 
 }  // namespace
 
-std::vector<Replica> replicate_shared_parameters(ir::Graph& graph, const std::vector<int>& stage_layers,
-                                                 int stages) {
+void replicate_shared_parameters(ir::Graph& graph, const std::vector<int>& stage_layers, int stages) {
   std::map<ir::TensorId, int> home;                               // stage of a parameter's first use
   std::map<std::pair<ir::TensorId, int>, ir::TensorId> replicas;  // by stage
-  std::vector<Replica> pairs;
   std::vector<ir::Op> ops;
   for (ir::Op op : graph.ops) {
     const int v = virtual_stage(stage_layers, op.layer);
@@ -49,18 +50,15 @@ std::vector<Replica> replicate_shared_parameters(ir::Graph& graph, const std::ve
       if (tensor.producer < 0 || !at(graph.ops, tensor.producer).is(ir::OpKind::parameter)) continue;
       if (home.emplace(t, stage).first->second == stage) continue;
       auto [at, fresh] = replicas.emplace(std::pair{t, stage}, -1);
-      if (fresh) {
-        const std::string name = fmt::format("{}.replica{}", tensor.name, v);
-        pairs.push_back({tensor.name, name});
-        at->second = add_replica(graph, t, op.layer, name, ops);
-      }
+      if (fresh)
+        at->second =
+            add_replica(graph, t, op.layer, ir::derived_name(tensor.name, ir::Derived::replica, v), ops);
       t = at->second;
     }
     ops.push_back(std::move(op));
   }
   graph.ops = std::move(ops);
   renumber_producers(graph);
-  return pairs;
 }
 
 namespace {
@@ -69,11 +67,13 @@ const ir::Op& producer(const ir::Graph& graph, ir::TensorId t) {
   return at(graph.ops, graph.tensor(t).producer);
 }
 
-// The gradient that updates the state of this name.
-ir::TensorId gradient_of(const ir::Graph& graph, const std::string& parameter) {
+// By name of a parameter that is updated: the gradient that does it.
+std::map<std::string, ir::TensorId> gradients_by_parameter(const ir::Graph& graph) {
+  std::map<std::string, ir::TensorId> gradients;
   for (const ir::Update& update : graph.updates)
-    if (graph.tensor(update.state).name == parameter) return producer(graph, update.next).inputs[1];
-  return -1;
+    if (!ir::is_of_moment(graph, update))
+      gradients[graph.tensor(update.state).name] = producer(graph, update.next).inputs[1];
+  return gradients;
 }
 
 // The two accumulate ops that an add of sums reads, -1 where `add` is not one.
@@ -124,35 +124,35 @@ void merge_uses(ir::Graph& graph) {
   }
 }
 
-std::vector<TiedGradient> tied_gradients(const ir::Graph& graph, const std::vector<Replica>& replicas,
-                                         const std::vector<OpSite>& sites) {
+std::vector<TiedGradient> tied_gradients(const ir::Graph& graph, const std::vector<OpSite>& sites) {
+  const std::map<std::string, ir::TensorId> gradients = gradients_by_parameter(graph);
   std::vector<TiedGradient> tied;
   std::map<std::string, size_t> known;  // by parameter: its place in `tied`
-  const auto add = [&](TiedGradient& to, const std::string& name) {
-    const ir::TensorId gradient = gradient_of(graph, name);
-    if (gradient < 0) return false;
+  const auto add = [&](TiedGradient& to, ir::TensorId gradient) {
     to.gradients.push_back(gradient);
     to.stages.push_back(at(sites, graph.tensor(gradient).producer).stage);
-    return true;
   };
-  for (const Replica& pair : replicas) {
-    const auto [at, fresh] = known.emplace(pair.original, tied.size());
-    if (fresh) tied.emplace_back();
-    if (fresh && !add(tied[at->second], pair.original)) return {};
-    if (!add(tied[at->second], pair.replica)) return {};
+  for (const ir::Op& op : graph.ops) {
+    const auto of = gradients.find(op.name), original = gradients.find(op.replica_of);
+    if (op.replica_of.empty() || of == gradients.end() || original == gradients.end()) continue;
+    const auto [at, fresh] = known.emplace(op.replica_of, tied.size());
+    if (fresh) add(tied.emplace_back(), original->second);
+    add(tied[at->second], of->second);
   }
   return tied;
 }
 
-void drop_replica_norms(ir::Graph& graph, const std::vector<Replica>& replicas) {
-  for (const Replica& pair : replicas) {
-    const ir::TensorId gradient = gradient_of(graph, pair.replica);
-    for (const ir::Op& op : graph.ops) {
-      if (op.type != "square_sum" || op.inputs[0] != gradient) continue;
-      const ir::TensorId norm = op.outputs[0];
-      for (ir::Op& reader : graph.ops)
-        if (reader.type == "sum" && reader.inputs.size() > 1) std::erase(reader.inputs, norm);
-    }
+void drop_replica_norms(ir::Graph& graph) {
+  const std::map<std::string, ir::TensorId> gradients = gradients_by_parameter(graph);
+  std::set<ir::TensorId> dropped;  // gradients of replicas
+  for (const ir::Op& op : graph.ops)
+    if (const auto of = gradients.find(op.name); !op.replica_of.empty() && of != gradients.end())
+      dropped.insert(of->second);
+  for (const ir::Op& op : graph.ops) {
+    if (op.type != "square_sum" || !dropped.contains(op.inputs[0])) continue;
+    const ir::TensorId norm = op.outputs[0];
+    for (ir::Op& reader : graph.ops)
+      if (reader.type == "sum" && reader.inputs.size() > 1) std::erase(reader.inputs, norm);
   }
 }
 

@@ -25,23 +25,16 @@ GraphInputs graph_inputs(const ResolvedJob& job) {
   return inputs;
 }
 
-TrainingGraph training_graph(const GraphInputs& inputs) {
+ir::Graph training_graph(const GraphInputs& inputs) {
   ir::Graph forward = ir::models::build(inputs.model, inputs.batch);
-  TrainingGraph made;
-  made.replicas = replicate_shared_parameters(forward, inputs.stage_layers, inputs.stages);
-  ir::TrainOptions options = inputs.options;
-  for (const Replica& replica : made.replicas) options.copies[replica.replica] = replica.original;
+  replicate_shared_parameters(forward, inputs.stage_layers, inputs.stages);
   const ir::TensorId loss = ir::find_tensor(forward, ir::loss_name);
-  made.graph = ir::training_step(std::move(forward), loss, options);
-  merge_uses(made.graph);
-  drop_replica_norms(made.graph, made.replicas);
-  return made;
+  ir::Graph graph = ir::training_step(std::move(forward), loss, inputs.options);
+  merge_uses(graph);
+  drop_replica_norms(graph);
+  return graph;
 }
 
-ir::Graph training_graph(const ResolvedJob& job, std::vector<Replica>& replicas) {
-  TrainingGraph made = training_graph(graph_inputs(job));
-  replicas = std::move(made.replicas);
-  return std::move(made.graph);
-}
+ir::Graph training_graph(const ResolvedJob& job) { return training_graph(graph_inputs(job)); }
 
 }  // namespace boxcar::planner

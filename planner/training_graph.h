@@ -2,7 +2,7 @@
 // parameters replicated where several stages use them.
 //
 //   const GraphInputs inputs = graph_inputs(resolve(job));
-//   TrainingGraph training = training_graph(inputs);
+//   ir::Graph training = training_graph(inputs);
 //
 // Jobs of tp 1 and tp 8 have equal inputs where nothing in the graph depends on which rank has which part. A
 // graph is made from its inputs alone, so a cache of graphs keyed by their inputs cannot mix them up.
@@ -13,7 +13,6 @@
 
 #include "ir/graph.h"
 #include "planner/planner.h"
-#include "planner/tied.h"
 
 namespace boxcar::planner {
 
@@ -31,13 +30,7 @@ struct GraphInputs {
 };
 GraphInputs graph_inputs(const ResolvedJob& job);
 
-struct TrainingGraph {
-  ir::Graph graph;
-  std::vector<Replica> replicas;  // pairs of replicated parameters
-};
-TrainingGraph training_graph(const GraphInputs& inputs);
-
-// `replicas` gets the pairs of replicated parameters.
-ir::Graph training_graph(const ResolvedJob& job, std::vector<Replica>& replicas);
+ir::Graph training_graph(const GraphInputs& inputs);
+ir::Graph training_graph(const ResolvedJob& job);
 
 }  // namespace boxcar::planner

@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "ir/derived_name.h"
 #include "ir/passes/pass.h"
 #include "sbp/at.h"
 
@@ -19,7 +20,7 @@ class Accumulator {
       : step_(step), states_(states(step)), ops_(step.graph.ops), rewrite_(step.graph) {
     for (size_t i = 0; i < step.gradients.size(); ++i) plan(i);
     for (size_t i = 0; i < step.gradients.size(); ++i)
-      if (tables_.contains(i)) table_names_.insert(original(states_[i].name));
+      if (tables_.contains(i)) table_names_.insert(original(states_[i]));
   }
 
   Rewriter& run() {
@@ -52,7 +53,7 @@ class Accumulator {
   DType summed(size_t index, TensorId made) const {
     const Gradients kept = step_.options.gradients;
     const bool half = kept == Gradients::half || (kept == Gradients::half_but_tables &&
-                                                  !table_names_.contains(original(states_[index].name)));
+                                                  !table_names_.contains(original(states_[index])));
     return half ? dtype(made) : wide(dtype(made));
   }
   DType dtype(TensorId tensor) const { return rewrite_.graph().tensor(tensor).type.dtype; }
@@ -82,12 +83,14 @@ class Accumulator {
     }
   }
 
-  const std::string& original(const std::string& parameter) const {
-    const auto found = step_.options.copies.find(parameter);
-    return found == step_.options.copies.end() ? parameter : found->second;
+  // Gradients of a parameter's replicas are added up, so they have one type.
+  static const std::string& original(const Op& state) {
+    return state.replica_of.empty() ? state.name : state.replica_of;
   }
 
-  std::string name(size_t gradient) const { return states_[gradient].name + ".grad.sum"; }
+  std::string name(size_t gradient) const {
+    return derived_name(derived_name(states_[gradient].name, Derived::gradient), Derived::sum);
+  }
 
   static std::vector<Op> states(const Step& step) {
     std::vector<Op> ops;

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "ir/derived_name.h"
 #include "ir/passes/pass.h"
 
 namespace boxcar::ir {
@@ -56,7 +57,7 @@ class Mixer {
     }
     Op update = like;
     update.phase = Phase::update;
-    const TensorId copy = cast(master, half_, tensor(master).name + ".half", update);
+    const TensorId copy = cast(master, half_, derived_name(tensor(master).name, Derived::half), update);
     tensor(master).role = Role::optimizer;
     tensor(copy).role = Role::parameter;
     tensor(copy).sbp = tensor(master).sbp;
@@ -81,7 +82,8 @@ class Mixer {
     if (dtype == wanted || (dtype != half_ && dtype != DType::float32)) return input;
     const auto found = casts_.find(input);
     if (found != casts_.end()) return found->second;
-    const std::string name = tensor(input).name + (wanted == half_ ? ".half" : ".float");
+    const std::string& of = tensor(input).name;
+    const std::string name = wanted == half_ ? derived_name(of, Derived::half) : of + ".float";
     return casts_[input] = cast(input, wanted, name, reader);
   }
 

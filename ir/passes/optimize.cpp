@@ -2,6 +2,7 @@
 // all matrices come first, so that their sums over devices go together.
 #include <utility>
 
+#include "ir/derived_name.h"
 #include "ir/ops/optimizers.h"
 #include "ir/parameter_kinds.h"
 #include "ir/passes/pass.h"
@@ -46,9 +47,12 @@ Pending prepare(const Step& step, Rewriter& rewrite, const Gradient& gradient, O
   const OptimizerRow& row = row_for(step.options, is_vector);
   like.phase = Phase::update;
   Pending one{row, like, attrs_of(step.options, row, is_vector), {weight, gradient.gradient}};
-  for (int i = 0; i < row.moments; ++i)  // of the parameter's shape each
-    one.operands.push_back(rewrite.add_source("parameter", like.name + (i == 0 ? ".m" : ".v"),
-                                              {type.shape, wide(type.dtype)}, Role::optimizer, {}, like));
+  for (int i = 0; i < row.moments; ++i) {  // of the parameter's shape each
+    const std::string end = i == 0 ? ".m" : ".v";
+    one.operands.push_back(rewrite.add_source("parameter", like.name + end, {type.shape, wide(type.dtype)},
+                                              Role::optimizer, {}, like));
+    if (!like.replica_of.empty()) rewrite.new_ops().back().replica_of = like.replica_of + end;
+  }
   if (!row.has_trust()) return one;
   std::vector<TensorId> measured = one.operands;
   measured.resize(static_cast<size_t>(2 + row.measured_moments));
@@ -64,7 +68,7 @@ void update(const Step& step, Rewriter& rewrite, Pending one) {
   state.erase(state.begin() + 1);  // the gradient
   state.resize(static_cast<size_t>(1 + one.row.moments));
   std::vector<std::string> names;
-  for (const TensorId t : state) names.push_back(graph.tensor(t).name + ".next");
+  for (const TensorId t : state) names.push_back(derived_name(graph.tensor(t).name, Derived::next));
   one.attrs["lr"] = step.options.learning_rate;
   if (step.scale >= 0) one.operands.push_back(step.scale);
   if (step.finite >= 0) one.operands.push_back(step.finite);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ir/derived_name.h"
 #include "ir/order.h"
 #include "ir/passes/pass.h"
 #include "sbp/at.h"
@@ -68,7 +69,7 @@ const Op& state_op(const Graph& graph, TensorId leaf) {
 // The seed is the loss scale over the number of micro-batches, so that gradients sum to those of the scaled
 // mean loss.
 void differentiate_loss(Step& step) {
-  const std::string seed = step.graph.tensor(step.loss).name + ".grad";
+  const std::string seed = derived_name(step.graph.tensor(step.loss).name, Derived::gradient);
   step.gradients = differentiate(step.graph, step.loss);
   const double scale = scales_loss(step.options) ? step.options.loss_scale : 1;
   for (Op& op : step.graph.ops)

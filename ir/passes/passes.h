@@ -57,9 +57,6 @@ struct TrainOptions {
   bool fused_loss = false;     // cross entropy in as few kernels as its classes leave it
   bool whole_classes = true;   // for fused_loss: no device has only a part of the classes
   Gradients gradients = Gradients::float32;
-  // Original by the name of a parameter that is a copy (a tied table on another stage). Gradients of both are
-  // added up, so they have one type.
-  std::map<std::string, std::string> copies = {};
   bool half_logits = false;  // with mixed precision: the loss reads logits in 16 bits
   double clip_norm = 1.0;    // 0: no clipping
   double learning_rate = 1e-4;

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/derived_name.h"
 #include "ir/passes/pass.h"
 #include "sbp/at.h"
 
@@ -144,13 +145,13 @@ class Recomputer {
       rewrite_.new_ops()[position].runs_again = true;
       for (Group& other : layer(op).groups)
         if (!other.done && reads(op, other)) run_again(other);
-      op.name += ".recomputed";
+      op.name = derived_name(op.name, Derived::recomputed);
       op.phase = Phase::backward;
       op.recomputed = true;
       for (TensorId& input : op.inputs) input = again(input, op.layer);
       for (TensorId& output : op.outputs) {
         Tensor copy = rewrite_.graph().tensor(output);
-        copy.name += ".recomputed";
+        copy.name = derived_name(copy.name, Derived::recomputed);
         const auto id = static_cast<TensorId>(rewrite_.graph().tensors.size());
         remember(output, {op.layer, id});
         output = id;

@@ -8,7 +8,7 @@ namespace boxcar::search {
 struct Graphs::Known {
   planner::GraphInputs inputs;
   std::once_flag once = {};  // what follows is made by whoever is first to ask
-  planner::TrainingGraph training = {};
+  ir::Graph training = {};
 };
 
 std::shared_ptr<Graphs::Known> Graphs::of(planner::GraphInputs inputs) {
@@ -33,10 +33,7 @@ int Graphs::made() const {
 planner::LaidOut Graphs::lay_out(const planner::ResolvedJob& job, const planner::Choose& choose) {
   const std::shared_ptr<Known> known = of(planner::graph_inputs(job));
   std::call_once(known->once, [&] { known->training = planner::training_graph(known->inputs); });
-  planner::LaidOut laid =
-      planner::lay_out(known->training.graph, job->parallel, job->train.micro_batches, choose);
-  laid.replicas = known->training.replicas;
-  return laid;
+  return planner::lay_out(known->training, job->parallel, job->train.micro_batches, choose);
 }
 
 }  // namespace boxcar::search

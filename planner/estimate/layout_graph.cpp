@@ -193,13 +193,10 @@ void LayoutGraph::find_crossings() {
         else
           at(far_, layer) = true;
   }
-  for (const State& state : all_states_) {
-    const std::string& name = tensor(state.master).name;
-    const size_t end = name.find(".replica");
+  for (const State& state : all_states_)
     for (const State& original : all_states_)
-      if (end != std::string::npos && tensor(original.master).name == name.substr(0, end))
+      if (tensor(original.master).name == op(tensor(state.master).producer).replica_of)
         replicas_.emplace_back(original.master, state.master);
-  }
   for (const auto& [state, replica] : replicas_)
     for (TensorId t : {state, replica})
       for (TensorId kept : at(all_states_, at(state_of_, t)).kept)

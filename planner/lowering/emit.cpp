@@ -73,7 +73,9 @@ class Emitter {
         out_{ProgramBuilder(stage.name, stage.in.pipeline, stage.index), {}, {}, {}},
         builder_(out_.builder),
         registers_(stage, tasks, builder_),
-        boxes_(stage, tasks, builder_, registers_, names_) {}
+        boxes_(stage, tasks, builder_, registers_, names_) {
+    builder_.program.stage = stage.index;
+  }
 
   StageProgram run() {
     for (const Task& task : tasks_.passes) emit(task);

@@ -144,7 +144,11 @@ Report memory_report(const ir::Plan& plan, const backends::Cluster& cluster,
   r.programs = static_cast<int>(plan.programs.size());
   r.classes = static_cast<int>(plan.classes.size());
   r.comm_bytes = comm_bytes(plan);
-  for (const ir::Program& program : plan.programs) r.stages.emplace_back().name = program.name;
+  for (const ir::Program& program : plan.programs) {
+    explain::StageReport& stage = r.stages.emplace_back();
+    stage.name = program.name;
+    stage.stage = program.stage;
+  }
   for (const planner::MemoryUse& use : memory) {
     const ir::RankClass& cls = at(plan.classes, use.cls);
     StageReport& stage = at(r.stages, cls.program);

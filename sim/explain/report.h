@@ -27,6 +27,7 @@ struct StageReport {
   int64_t kept_bytes = 0;  // the most activations that forward passes leave to backward passes
   // Times of its slowest device, which bind the step where stragglers make devices differ.
   double most_busy_seconds = 0, most_busy_exposed_seconds = 0;
+  int stage = -1;  // of the pipeline; -1: the program of no stage
 };
 
 struct Report {

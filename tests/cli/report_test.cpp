@@ -122,6 +122,7 @@ TEST(Report, TheDocumentHasOneEntryForAStage) {
   explain::Report r = example();
   explain::StageReport part = r.stages[0], last = part;
   r.stages[0].name = "stage0.0", part.name = "stage0.1", last.name = "stage1";
+  r.stages[0].stage = part.stage = 0, last.stage = 1;
   part.peak_bytes += 5, part.kept_bytes = 7, last.peak_bytes = 9;
   r.stages.insert(r.stages.end(), {part, last});
   const nlohmann::json doc = nlohmann::json::parse(to_json(r));

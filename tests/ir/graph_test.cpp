@@ -91,11 +91,12 @@ TEST(GraphText, CommentsBlankLinesAndSpacesAreFree) {
   const Graph graph = ir::parse_graph(
       "\n# a comment\ngraph g   layers=2\n\n%x:float32[2,3]=input( )\r\n"
       "%y : float32[2, 3] = scale ( %x ) { factor = 2 } (S(0), B) role=gradient phase=backward layer=1 "
-      "name=op\n");
+      "name=op\n%w.copy: float32[2]=parameter( ) layer=1 replica_of = w\n");
   EXPECT_EQ(
       to_text(graph),
       "graph g layers=2\n%x: float32[2, 3] = input()\n"
-      "%y: float32[2, 3] = scale(%x) {factor=2.0} (S(0), B) name=op role=gradient layer=1 phase=backward\n");
+      "%y: float32[2, 3] = scale(%x) {factor=2.0} (S(0), B) name=op role=gradient layer=1 phase=backward\n"
+      "%w.copy: float32[2] = parameter() replica_of=w layer=1\n");
 }
 
 TEST(GraphText, TypesAndLaterResultsMayBeLeftOut) {
@@ -127,7 +128,8 @@ TEST(GraphText, SaysLineAndColumnOfWhatIsWrong) {
   EXPECT_EQ(line("%y: float32[2] = neg(%x) phase=sideways"),
             "graph:4:32: unknown 'sideways' (use forward, backward, update)");
   EXPECT_EQ(line("%y: float32[2] = neg(%x) colour=red"),
-            "graph:4:26: unknown key 'colour' (use to, name, role, layer, phase, module, core, runs_again or "
+            "graph:4:26: unknown key 'colour' (use to, replica_of, name, role, layer, phase, module, core, "
+            "runs_again or "
             "recomputed)");
   EXPECT_EQ(line("%y: float32[2] = neg(%x) layer=one"), "graph:4:32: expected a number, got 'one'");
   EXPECT_EQ(line("forward"), "graph:4:1: unknown word 'forward' (use placement, update or %name)");

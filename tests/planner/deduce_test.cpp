@@ -115,12 +115,7 @@ TEST(Deduce, TransitionsMoveTable2sBytes) {
         << sbp::to_text(row.from) << sbp::to_text(row.to);
 }
 
-TEST(Pins, NameTheTensorBehindGradientsAndCopies) {
-  EXPECT_EQ(base_name("h0.attn.qkv.weight.half.grad"), "h0.attn.qkv.weight");
-  EXPECT_EQ(base_name("embedding.word.replica7.grad.sum0"), "embedding.word");
-  EXPECT_EQ(base_name("h0.residual1.grad.1"), "h0.residual1");
-  EXPECT_EQ(base_name("h0.ln1.recomputed"), "h0.ln1");
-  EXPECT_EQ(base_name("h0.ln1"), "h0.ln1");
+TEST(Pins, MatchNamesWithStars) {
   EXPECT_TRUE(matches("*.attn.proj", "h12.attn.proj"));
   EXPECT_FALSE(matches("*.attn.proj", "h12.attn.proj.weight"));
 }

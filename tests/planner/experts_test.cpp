@@ -98,8 +98,7 @@ TEST(Experts, DropTokens) {
   Job job = small_job(2, 1, 1);
   job.model->experts = 4, job.model->top_k = 2;
   const ResolvedJob resolved = resolve(job);
-  std::vector<Replica> none;
-  const ir::Graph graph = training_graph(resolved, none);
+  const ir::Graph graph = training_graph(resolved);
   const auto values = backends::cpu::evaluate(graph, backends::cpu::draw(graph, 7, resolved->model->vocab));
   const auto& index = values
                           .at(graph

@@ -133,8 +133,7 @@ TEST(GradientsFirst, LayoutsDoNotChange) {
 
 // The same ops on the same operands, each after its inputs.
 TEST(GradientsFirst, OnlyTheOrderChanges) {
-  std::vector<Replica> replicas;
-  const ir::Graph graph = training_graph(resolve(small_job(1, 2, 1, 2, 2)), replicas);
+  const ir::Graph graph = training_graph(resolve(small_job(1, 2, 1, 2, 2)));
   ir::Graph first = graph;
   gradients_first(first);
   for (size_t o = 0; o < first.ops.size(); ++o) {

@@ -38,8 +38,7 @@ struct Comparison {
     h.pp = h.virtual_stages = 1;
     h.schedule = {}, h.stage_layers.clear(), h.stage_order.clear();
     alone.train.recompute_layers.clear();
-    std::vector<Replica> none;
-    const ir::Graph single = training_graph(resolve(alone), none);
+    const ir::Graph single = training_graph(resolve(alone));
     before = backends::cpu::draw(single, 7,
                                  job.model.conv_net() ? job.model.conv_net()->classes : job.model->vocab);
     for (auto& [name, tensor] :

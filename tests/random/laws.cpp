@@ -35,8 +35,7 @@ bool is_conv_net(const RandomJob& job) { return ir::models::is_conv_net(job.valu
 // --- plans
 
 planner::LaidOut lay_at_random(const Job& job) {
-  std::vector<planner::Replica> none;
-  const ir::Graph graph = planner::training_graph(planner::resolve(job), none);
+  const ir::Graph graph = planner::training_graph(planner::resolve(job));
   const planner::Mesh mesh = planner::mesh_of(job.parallel);
   std::mt19937 random(static_cast<unsigned>(graph.ops.size() * 31 + mesh.dims()));
   planner::Pins pins = random_pins(graph, mesh, random);

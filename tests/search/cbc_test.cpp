@@ -57,8 +57,7 @@ Assignment layouts_of(planner::Job job, int devices, int samples) {
   job.parallel.micro_batch = samples;
   job.global_batch = samples;
   job = planner::resolve(job);
-  std::vector<planner::Replica> replicas;
-  const ir::Graph training = planner::training_graph(planner::resolve(job), replicas);
+  const ir::Graph training = planner::training_graph(planner::resolve(job));
   const planner::Mesh mesh = planner::mesh_of(job.parallel);
   LayoutCosts costs(job.cluster, mesh);
   const LayoutGraph graph(training, job.parallel, mesh, 1, {}, costs);

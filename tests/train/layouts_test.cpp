@@ -25,8 +25,7 @@ constexpr int64_t batch = 12;
 
 ir::Graph graph_of(Job job, int micro_batches) {
   job.parallel.micro_batch = static_cast<int>(batch) / micro_batches;
-  std::vector<planner::Replica> none;
-  return planner::training_graph(planner::resolve(job), none);
+  return planner::training_graph(planner::resolve(job));
 }
 
 planner::ResolvedJob alone_of(Job job, const ir::TrainOptions& options) {
