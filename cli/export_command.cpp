@@ -7,10 +7,10 @@
 #include <memory>
 #include <numeric>
 #include <ostream>
+#include <utility>
 
 #include "cli/arguments.h"
 #include "cli/effects.h"
-#include "cli/export/chakra.h"
 #include "cli/export/export.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
@@ -21,6 +21,7 @@
 #include "planner/verify.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
+#include "sim/chakra/chakra.h"
 
 namespace boxcar::cli {
 namespace {
@@ -146,10 +147,16 @@ void export_traces(const ExportArguments& arguments, Extent extent) {
   const std::vector<int> ranks = ranks_of(arguments.ranks, saved.plan);
   planner::verify(saved.plan);
   tell_misfit(saved);
-  tell_notes(arguments, "chakra", exports::chakra_notes(saved.plan));
+  std::vector<exports::Note> notes;
+  for (chakra::Unsaid& unsaid : chakra::unsaid_in_chakra(saved.plan))
+    notes.push_back({std::move(unsaid.part), std::move(unsaid.name), std::move(unsaid.why)});
+  tell_notes(arguments, "chakra", notes);
   Progress progress;
-  exports::write_chakra(saved.plan, saved.cluster,
-                        {arguments.output, ranks, [&](const std::string& what) { progress.part(what); }});
+  chakra::write_chakra(saved.plan, saved.cluster,
+                       {.folder = arguments.output,
+                        .devices = ranks,
+                        .write_file = write_file,
+                        .tell = [&](const std::string& what) { progress.part(what); }});
 }
 
 void run(const ExportArguments& arguments, Extent extent) {

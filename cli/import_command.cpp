@@ -9,7 +9,7 @@
 #include <ostream>
 #include <vector>
 
-#include "cli/import/import.h"
+#include "backends/onnx/import.h"
 #include "cli/output.h"
 #include "ir/models/graph_model.h"
 #include "ir/read_number.h"
@@ -19,22 +19,24 @@
 namespace boxcar::cli {
 namespace {
 
+namespace onnx = backends::onnx;
+
 struct ImportArguments {
   std::string model, output, weights;
   std::vector<std::string> sizes;
-  imports::ImportOptions options;
+  onnx::ImportOptions options;
 };
 
 const std::vector<std::string> losses{"cross_entropy", "mean_squared"};
 
 // "resnet50" of "models/resnet50.onnx".
 std::string graph_name(const std::string& path) {
-  const std::string name = imports::as_name(std::filesystem::path(path).stem().string());
+  const std::string name = onnx::as_name(std::filesystem::path(path).stem().string());
   return name.empty() ? "model" : name;
 }
 
-imports::ImportOptions options_of(const ImportArguments& arguments) {
-  imports::ImportOptions options = arguments.options;
+onnx::ImportOptions options_of(const ImportArguments& arguments) {
+  onnx::ImportOptions options = arguments.options;
   options.name = graph_name(arguments.model);
   if (!options.loss.empty() && std::find(losses.begin(), losses.end(), options.loss) == losses.end())
     throw Error::input("--loss", fmt::format("\"{}\" is unknown{}; known are {}", options.loss,
@@ -59,7 +61,7 @@ std::string summary(const ir::models::GraphModel& model) {
 }
 
 void import_model(const ImportArguments& arguments, Extent extent) {
-  const imports::ImportOptions options = options_of(arguments);
+  const onnx::ImportOptions options = options_of(arguments);
   const std::string weights =
       arguments.weights.empty()
           ? std::filesystem::path(arguments.output).replace_extension("safetensors").string()
@@ -67,9 +69,9 @@ void import_model(const ImportArguments& arguments, Extent extent) {
   check_apart({{"MODEL.onnx", arguments.model}, {"--output", arguments.output}, {"--weights", weights}});
   check_writable(arguments.output);
   check_writable(weights);
-  imports::Imported imported;
+  onnx::Imported imported;
   try {
-    imported = imports::import_onnx(imports::read_onnx(arguments.model), options);
+    imported = onnx::import_onnx(onnx::read_onnx(arguments.model, read_file), options);
   } catch (const Error& error) {
     const std::string text = error.what();
     if (error.code() != Exit::bad_input || text.starts_with(arguments.model) || text.starts_with("--")) throw;

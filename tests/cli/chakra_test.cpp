@@ -1,6 +1,6 @@
 // boxcar export --chakra: the files read back, each with the others, with the plan's numbers, and run as
 // ASTRA-sim runs them.
-#include "cli/export/chakra.h"
+#include "sim/chakra/chakra.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // `boxcar import`, and training that goes on from what it wrote.
-#include "cli/import/import.h"
+#include "backends/onnx/import.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ namespace boxcar::tests {
 namespace {
 
 namespace host = backends::host;
-using namespace cli::imports;
+using namespace backends::onnx;
 using testing::HasSubstr;
 
 const std::string models = BOXCAR_SOURCE_DIR "/tests/import/models/";

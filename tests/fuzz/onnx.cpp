@@ -1,5 +1,5 @@
 // Files of ONNX models.
-#include "cli/import/import.h"
+#include "backends/onnx/import.h"
 #include "folder.h"
 #include "harness.h"
 #include "ir/models/graph_model.h"
@@ -7,11 +7,11 @@
 namespace boxcar::fuzz {
 
 void fuzz_onnx(std::string_view input) {
-  const auto model = allowed([&] { return cli::imports::read_onnx(put("model.onnx", input)); });
+  const auto model = allowed([&] { return backends::onnx::read_onnx(put("model.onnx", input)); });
   if (!model) return;
   for (const char* loss : {"", "cross_entropy", "mean_squared"})
     if (const auto imported = allowed([&] {
-          return cli::imports::import_onnx(*model, {.loss = loss, .sizes = {{"s", 3}}});
+          return backends::onnx::import_onnx(*model, {.loss = loss, .sizes = {{"s", 3}}});
         }))
       ir::models::read_graph_model(imported->text);
 }

@@ -9,7 +9,7 @@
 
 #include "backends/cpu/convert.h"
 #include "backends/cpu/evaluate.h"
-#include "cli/import/import.h"
+#include "backends/onnx/import.h"
 #include "ir/models/graph_model.h"
 #include "sbp/error.h"
 
@@ -22,7 +22,7 @@ using ir::DType;
 using testing::DoubleNear;
 using testing::HasSubstr;
 using testing::Pointwise;
-using namespace cli::imports;
+using namespace backends::onnx;
 using Numbers = std::vector<double>;
 using Ints = std::vector<int64_t>;
 

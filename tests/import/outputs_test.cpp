@@ -11,8 +11,8 @@
 
 #include "backends/cpu/convert.h"
 #include "backends/cpu/evaluate.h"
-#include "cli/import/conversion.h"
-#include "cli/import/import.h"
+#include "backends/onnx/conversion.h"
+#include "backends/onnx/import.h"
 #include "ir/models/graph_model.h"
 
 namespace boxcar::tests {
@@ -20,7 +20,7 @@ namespace {
 
 using backends::cpu::HostTensor;
 using backends::cpu::Values;
-using namespace cli::imports;
+using namespace backends::onnx;
 
 const std::string folder = BOXCAR_SOURCE_DIR "/tests/import/models/";
 

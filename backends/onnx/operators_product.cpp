@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "cli/import/conversion.h"
+#include "backends/onnx/conversion.h"
 
-namespace boxcar::cli::imports {
+namespace boxcar::backends::onnx {
 namespace {
 
 // x with the leading axes that a batched product needs.
@@ -61,4 +61,4 @@ void add_product_converters(Converters& table) {
   table["Gemm"] = gemm;
 }
 
-}  // namespace boxcar::cli::imports
+}  // namespace boxcar::backends::onnx

@@ -1,4 +1,4 @@
-#include "cli/import/recognize.h"
+#include "backends/onnx/recognize.h"
 
 #include <fmt/format.h>
 
@@ -10,10 +10,8 @@
 
 #include "backends/host/parts.h"
 
-namespace boxcar::cli::imports {
+namespace boxcar::backends::onnx {
 namespace {
-
-namespace host = backends::host;
 
 // Whether it has the operands that are looked at here: files may come from anybody.
 bool is_whole(const OnnxNode& node) {
@@ -338,4 +336,4 @@ void recognize_layers(OnnxModel& model) {
   Recognizer(model).run();
 }
 
-}  // namespace boxcar::cli::imports
+}  // namespace boxcar::backends::onnx

@@ -1,11 +1,11 @@
-#include "cli/export/chakra.h"
+#include "sim/chakra/chakra.h"
 
 #include <algorithm>
 #include <set>
 
 #include "sbp/at.h"
 
-namespace boxcar::cli::exports {
+namespace boxcar::chakra {
 
 ChakraGroups::ChakraGroups(const ir::Plan& plan) {
   std::set<int> used;
@@ -29,7 +29,7 @@ int64_t chakra_bytes(sbp::Collective collective, int64_t bytes, int ranks) {
   return collective == sbp::Collective::all_gather ? (bytes + ranks - 1) / ranks : bytes;
 }
 
-std::vector<Note> chakra_notes(const ir::Plan& plan) {
+std::vector<Unsaid> unsaid_in_chakra(const ir::Plan& plan) {
   bool pulls = false, updates = false;
   std::set<std::string> open;  // queues
   for (const ir::Program& program : plan.programs) {
@@ -38,20 +38,20 @@ std::vector<Note> chakra_notes(const ir::Plan& plan) {
     for (const ir::Actor& actor : program.actors) pulls = pulls || actor.kind == ir::ActorKind::pull;
     for (const ir::Register& reg : program.registers) updates = updates || reg.initial > 0;
   }
-  std::vector<Note> notes;
+  std::vector<Unsaid> unsaid;
   if (pulls)
-    notes.push_back({"pulls", "",
-                     "a receiver whose slots are full does not hold its sender back there; every block is "
-                     "sent as soon as it is made"});
+    unsaid.push_back({"pulls", "",
+                      "a receiver whose slots are full does not hold its sender back there; every block is "
+                      "sent as soon as it is made"});
   if (updates)
-    notes.push_back({"steps", "",
-                     "a trace has one step, the first, whose weights are there from the start; what of the "
-                     "next step overlaps with it is not there"});
+    unsaid.push_back({"steps", "",
+                      "a trace has one step, the first, whose weights are there from the start; what of the "
+                      "next step overlaps with it is not there"});
   for (const std::string& queue : open)
-    notes.push_back({"queue", queue,
-                     "its acts come one at a time in any order; there those of one actor are in order, and "
-                     "those of two may overlap"});
-  return notes;
+    unsaid.push_back({"queue", queue,
+                      "its acts come one at a time in any order; there those of one actor are in order, and "
+                      "those of two may overlap"});
+  return unsaid;
 }
 
-}  // namespace boxcar::cli::exports
+}  // namespace boxcar::chakra

@@ -11,16 +11,15 @@
 #include <system_error>
 
 #include "chakra.pb.h"
-#include "cli/export/chakra.h"
-#include "cli/export/device_step.h"
-#include "cli/output.h"
 #include "ir/op.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
 #include "sim/act_view.h"
+#include "sim/chakra/chakra.h"
+#include "sim/chakra/device_step.h"
 #include "sim/durations.h"
 
-namespace boxcar::cli::exports {
+namespace boxcar::chakra {
 namespace {
 
 namespace proto = ChakraProtoMsg;
@@ -224,7 +223,7 @@ void write_chakra(const ir::Plan& plan, const backends::Cluster& cluster, const 
   if (failed) throw Error::input(request.folder, "cannot be made: " + failed.message());
   ChakraWriter writer(plan, cluster);
   const std::string prefix = request.folder + "/step.";
-  write_file(prefix + "groups.json", [&](std::ostream& out) {
+  request.write_file(prefix + "groups.json", [&](std::ostream& out) {
     nlohmann::ordered_json groups = nlohmann::ordered_json::object();
     for (const ChakraGroups::Group& group : writer.groups().all())
       groups[fmt::format("{}", group.number)] = group.members;
@@ -234,8 +233,9 @@ void write_chakra(const ir::Plan& plan, const backends::Cluster& cluster, const 
     const int device = request.devices[i];
     if (request.tell)
       request.tell(fmt::format("writing device {}, {} of {}", device, i + 1, request.devices.size()));
-    write_file(fmt::format("{}{}.et", prefix, device), [&](std::ostream& out) { writer.write(device, out); });
+    request.write_file(fmt::format("{}{}.et", prefix, device),
+                       [&](std::ostream& out) { writer.write(device, out); });
   }
 }
 
-}  // namespace boxcar::cli::exports
+}  // namespace boxcar::chakra

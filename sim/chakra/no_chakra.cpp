@@ -1,8 +1,8 @@
 // In place of chakra_write.cpp where protobuf was not found.
-#include "cli/export/chakra.h"
 #include "sbp/error.h"
+#include "sim/chakra/chakra.h"
 
-namespace boxcar::cli::exports {
+namespace boxcar::chakra {
 
 bool has_chakra() { return false; }
 
@@ -13,4 +13,4 @@ void write_chakra(const ir::Plan&, const backends::Cluster&, const ChakraRequest
       "again and build)");
 }
 
-}  // namespace boxcar::cli::exports
+}  // namespace boxcar::chakra

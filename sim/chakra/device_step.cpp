@@ -1,4 +1,4 @@
-#include "cli/export/device_step.h"
+#include "sim/chakra/device_step.h"
 
 #include <algorithm>
 #include <functional>
@@ -10,7 +10,7 @@
 #include "sbp/at.h"
 #include "sbp/error.h"
 
-namespace boxcar::cli::exports {
+namespace boxcar::chakra {
 namespace {
 
 // How many acts of a register's producer must have ended before act `act` of a reader, and how many of a
@@ -299,4 +299,4 @@ class DeviceSteps::Builder {
 
 std::vector<StepNode> DeviceSteps::of(int device) const { return Builder(*this, device).build(); }
 
-}  // namespace boxcar::cli::exports
+}  // namespace boxcar::chakra

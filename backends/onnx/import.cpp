@@ -1,16 +1,16 @@
-#include "cli/import/import.h"
+#include "backends/onnx/import.h"
 
 #include <fmt/format.h>
 
 #include <cctype>
 #include <utility>
 
-#include "cli/import/graph_maker.h"
-#include "cli/import/recognize.h"
+#include "backends/onnx/graph_maker.h"
+#include "backends/onnx/recognize.h"
 #include "ir/models/graph_model.h"
 #include "sbp/error.h"
 
-namespace boxcar::cli::imports {
+namespace boxcar::backends::onnx {
 namespace {
 
 // Batches that no extent of a model is a multiple of: what differs between the two graphs follows from them.
@@ -71,4 +71,4 @@ Imported import_onnx(OnnxModel model, const ImportOptions& options) {
   return imported;
 }
 
-}  // namespace boxcar::cli::imports
+}  // namespace boxcar::backends::onnx

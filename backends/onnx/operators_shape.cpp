@@ -5,10 +5,10 @@
 #include <cmath>
 #include <numeric>
 
-#include "cli/import/conversion.h"
+#include "backends/onnx/conversion.h"
 #include "sbp/at.h"
 
-namespace boxcar::cli::imports {
+namespace boxcar::backends::onnx {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -234,4 +234,4 @@ void add_shape_converters(Converters& table) {
   table.insert(rows.begin(), rows.end());
 }
 
-}  // namespace boxcar::cli::imports
+}  // namespace boxcar::backends::onnx

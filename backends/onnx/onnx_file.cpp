@@ -12,17 +12,15 @@
 #include <utility>
 
 #include "backends/host/parts.h"
-#include "cli/import/onnx_model.h"
-#include "cli/output.h"
+#include "backends/onnx/onnx_model.h"
 #include "ir/limits.h"
 #include "onnx.pb.h"
 #include "sbp/error.h"
 
-namespace boxcar::cli::imports {
+namespace boxcar::backends::onnx {
 namespace {
 
 namespace fs = std::filesystem;
-namespace host = backends::host;
 using ir::DType;
 
 // ONNX's element types, by number.
@@ -46,9 +44,8 @@ class Reader {
  public:
   explicit Reader(std::string path) : path_(std::move(path)) {}
 
-  OnnxModel run() {
-    onnx::ModelProto file;
-    const std::string bytes = read_file(path_);
+  OnnxModel run(const std::string& bytes) {
+    proto::ModelProto file;
     if (bytes.size() > static_cast<size_t>(std::numeric_limits<int>::max()))
       refuse("is larger than 2 GiB (export it with external data)");
     google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
@@ -57,7 +54,7 @@ class Reader {
     if (!file.ParseFromCodedStream(&coded) || !coded.ConsumedEntireMessage() || !file.has_graph())
       refuse("is no ONNX model");
     OnnxModel model;
-    for (const onnx::OperatorSetIdProto& set : file.opset_import())
+    for (const proto::OperatorSetIdProto& set : file.opset_import())
       if (set.domain().empty() || set.domain() == "ai.onnx") model.opset = set.version();
     read(file.graph(), model);
     return model;
@@ -69,17 +66,17 @@ class Reader {
     refuse(fmt::format("{}: {}", what, message));
   }
 
-  void read(const onnx::GraphProto& graph, OnnxModel& model) {
-    for (const onnx::TensorProto& tensor : graph.initializer())
+  void read(const proto::GraphProto& graph, OnnxModel& model) {
+    for (const proto::TensorProto& tensor : graph.initializer())
       if (!model.weights.emplace(tensor.name(), weight(tensor, tensor.name())).second)
         refuse(tensor.name(), "is there twice");
-    for (const onnx::ValueInfoProto& input : graph.input())
+    for (const proto::ValueInfoProto& input : graph.input())
       if (!model.weights.contains(input.name())) model.inputs.push_back(value(input));
-    for (const onnx::ValueInfoProto& output : graph.output()) model.outputs.push_back(value(output));
+    for (const proto::ValueInfoProto& output : graph.output()) model.outputs.push_back(value(output));
     std::set<std::string> known;
     for (const auto& [name, tensor] : model.weights) known.insert(name);
     for (const OnnxValue& input : model.inputs) known.insert(input.name);
-    for (const onnx::NodeProto& node : graph.node()) {
+    for (const proto::NodeProto& node : graph.node()) {
       model.nodes.push_back(read(node));
       for (const std::string& input : model.nodes.back().inputs)
         if (!input.empty() && !known.contains(input))
@@ -90,18 +87,18 @@ class Reader {
     }
   }
 
-  OnnxNode read(const onnx::NodeProto& node) {
+  OnnxNode read(const proto::NodeProto& node) {
     OnnxNode result{node.name(), node.op_type(), {}, {}, {}};
     if (!node.domain().empty() && node.domain() != "ai.onnx")
       result.type = node.domain() + "." + node.op_type();
     result.inputs.assign(node.input().begin(), node.input().end());
     result.outputs.assign(node.output().begin(), node.output().end());
-    for (const onnx::AttributeProto& attribute : node.attribute())
+    for (const proto::AttributeProto& attribute : node.attribute())
       result.attributes[attribute.name()] = read(attribute, node.name());
     return result;
   }
 
-  OnnxAttribute read(const onnx::AttributeProto& attribute, const std::string& node) {
+  OnnxAttribute read(const proto::AttributeProto& attribute, const std::string& node) {
     if (attribute.has_t()) return weight(attribute.t(), node);
     if (attribute.ints_size() > 0)
       return std::vector<int64_t>(attribute.ints().begin(), attribute.ints().end());
@@ -113,7 +110,7 @@ class Reader {
     return {};
   }
 
-  OnnxValue value(const onnx::ValueInfoProto& info) {
+  OnnxValue value(const proto::ValueInfoProto& info) {
     OnnxValue result{info.name(), DType::float32, {}};
     const auto& tensor = info.type().tensor_type();
     const ElementType* type = element_type(tensor.elem_type());
@@ -125,7 +122,7 @@ class Reader {
     return result;
   }
 
-  StoredTensor weight(const onnx::TensorProto& tensor, const std::string& name) {
+  StoredTensor weight(const proto::TensorProto& tensor, const std::string& name) {
     const ElementType* type = element_type(tensor.data_type());
     if (!type)
       refuse(name, fmt::format("has elements of ONNX's type {}, not known here", tensor.data_type()));
@@ -158,7 +155,7 @@ class Reader {
     return copy_of(values.data(), values.size() * sizeof(To));
   }
 
-  static std::vector<std::byte> typed(const onnx::TensorProto& tensor, const ElementType& type) {
+  static std::vector<std::byte> typed(const proto::TensorProto& tensor, const ElementType& type) {
     switch (type.stored) {
       case DType::float32:
         return listed<float>(tensor.float_data());
@@ -176,7 +173,7 @@ class Reader {
     }
   }
 
-  std::vector<std::byte> external(const onnx::TensorProto& tensor, const std::string& name, size_t size) {
+  std::vector<std::byte> external(const proto::TensorProto& tensor, const std::string& name, size_t size) {
     std::string location, offset = "0";
     for (const auto& entry : tensor.external_data()) {
       if (entry.key() == "location") location = entry.value();
@@ -222,6 +219,6 @@ class Reader {
 
 }  // namespace
 
-OnnxModel read_onnx(const std::string& path) { return Reader(path).run(); }
+OnnxModel read_onnx(const std::string& path, ReadFile read_file) { return Reader(path).run(read_file(path)); }
 
-}  // namespace boxcar::cli::imports
+}  // namespace boxcar::backends::onnx

@@ -6,9 +6,9 @@
 #include <functional>
 
 #include "backends/host/parts.h"
-#include "cli/import/conversion.h"
+#include "backends/onnx/conversion.h"
 
-namespace boxcar::cli::imports {
+namespace boxcar::backends::onnx {
 namespace {
 
 using ir::DType;
@@ -43,7 +43,7 @@ void constant_of_shape(Conversion& c) {
   double number = 0;
   if (value)
     number = dtype == DType::boolean ? static_cast<double>(value->bytes[0])
-                                     : backends::host::load_element(dtype, value->bytes.data());
+                                     : host::load_element(dtype, value->bytes.data());
   c.out(c.constant(number, shape, dtype));
 }
 
@@ -145,4 +145,4 @@ void add_known_converters(Converters& table) {
   table.insert(rows.begin(), rows.end());
 }
 
-}  // namespace boxcar::cli::imports
+}  // namespace boxcar::backends::onnx

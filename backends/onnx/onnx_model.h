@@ -13,12 +13,13 @@
 #include <variant>
 #include <vector>
 
+#include "backends/host/files.h"
 #include "backends/host/safetensors.h"
 #include "ir/types.h"
 
-namespace boxcar::cli::imports {
+namespace boxcar::backends::onnx {
 
-using backends::host::StoredTensor;
+using host::StoredTensor;
 
 // An attribute of a node. Lists of floating-point numbers and other kinds are read as no value.
 using OnnxAttribute =
@@ -50,9 +51,13 @@ struct OnnxModel {
   std::vector<OnnxValue> inputs, outputs;  // inputs without the weights
 };
 
+// The contents of a file, or Error (bad input).
+using ReadFile = std::string (*)(const std::string& path);
+
 // Weights may lie in files beside it ("external data"), which are looked for in its folder alone. Throws
 // Error (bad input) naming the file: it cannot be read, is no ONNX model, has weights cut short, of an
 // unknown type or outside its folder; Error (cannot run) where this build lacks protobuf.
-OnnxModel read_onnx(const std::string& path);
+// `read_file` is for the model's own file: host::read_text takes no pipes.
+OnnxModel read_onnx(const std::string& path, ReadFile read_file = host::read_text);
 
-}  // namespace boxcar::cli::imports
+}  // namespace boxcar::backends::onnx

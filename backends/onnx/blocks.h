@@ -4,10 +4,10 @@
 #include <map>
 #include <string>
 
-#include "cli/import/onnx_model.h"
+#include "backends/onnx/onnx_model.h"
 #include "ir/graph.h"
 
-namespace boxcar::cli::imports {
+namespace boxcar::backends::onnx {
 
 // Layers, for pipeline stages and recomputation, by the numbered modules in the names of operators or of the
 // weights that they read: "/encoder/layer.3/attention/MatMul" is of "encoder/layer.3". Each has a weight;
@@ -17,4 +17,4 @@ void mark_blocks(ir::Graph& graph, const OnnxModel& model, const std::map<std::s
 // Between a product of matrices, a softmax of it and the product of that: an attention's core.
 void mark_cores(ir::Graph& graph);
 
-}  // namespace boxcar::cli::imports
+}  // namespace boxcar::backends::onnx

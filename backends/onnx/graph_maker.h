@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/import/conversion.h"
-#include "cli/import/import.h"
+#include "backends/onnx/conversion.h"
+#include "backends/onnx/import.h"
 
-namespace boxcar::cli::imports {
+namespace boxcar::backends::onnx {
 
 class GraphMaker {
  public:
@@ -72,4 +72,4 @@ class GraphMaker {
   std::set<std::string> names_;
 };
 
-}  // namespace boxcar::cli::imports
+}  // namespace boxcar::backends::onnx

@@ -1,4 +1,4 @@
-#include "cli/import/blocks.h"
+#include "backends/onnx/blocks.h"
 
 #include <algorithm>
 #include <cctype>
@@ -8,7 +8,7 @@
 
 #include "sbp/at.h"
 
-namespace boxcar::cli::imports {
+namespace boxcar::backends::onnx {
 namespace {
 
 bool is_number(std::string_view text) {
@@ -137,4 +137,4 @@ void mark_cores(ir::Graph& graph) {
   }
 }
 
-}  // namespace boxcar::cli::imports
+}  // namespace boxcar::backends::onnx

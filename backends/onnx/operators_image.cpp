@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cli/import/conversion.h"
+#include "backends/onnx/conversion.h"
 
-namespace boxcar::cli::imports {
+namespace boxcar::backends::onnx {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -121,4 +121,4 @@ void add_image_converters(Converters& table) {
   table.insert(rows.begin(), rows.end());
 }
 
-}  // namespace boxcar::cli::imports
+}  // namespace boxcar::backends::onnx

@@ -1,7 +1,7 @@
 // One step of a plan as MLCommons' Chakra execution traces, a file for each device, for ASTRA-sim and other
 // simulators (chakra.proto, docs/export.md).
 //
-//   write_chakra(plan, cluster, {.folder = "traces", .devices = {0, 1}});
+//   write_chakra(plan, cluster, {.folder = "traces", .devices = {0, 1}, .write_file = write_file});
 //   traces/step.0.et            nodes of device 0
 //   traces/step.1.et
 //   traces/step.groups.json     {"1": [0, 1], "2": [2, 3]}: the members of each communicator group
@@ -13,32 +13,37 @@
 #pragma once
 
 #include <functional>
+#include <iosfwd>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "backends/machines/cluster.h"
-#include "cli/export/export.h"
 #include "ir/plan.h"
 
-namespace boxcar::cli::exports {
+namespace boxcar::chakra {
 
 // Whether this build has protobuf. Without it write_chakra throws Error (cannot run), which says so.
 bool has_chakra();
 
 struct ChakraRequest {
   std::string folder;
-  std::vector<int> devices;                        // whose traces are written, ascending
+  std::vector<int> devices;  // whose traces are written, ascending
+  // Makes the file `path` of what `write` puts out; throws Error where it cannot.
+  std::function<void(const std::string& path, const std::function<void(std::ostream&)>& write)> write_file;
   std::function<void(const std::string&)> tell{};  // of progress
 };
 
 // `plan` has passed planner::verify. One device's step is in memory at a time. Throws Error (bad input) where
-// a file cannot be written.
+// the folder cannot be made, and what write_file throws.
 void write_chakra(const ir::Plan& plan, const backends::Cluster& cluster, const ChakraRequest& request);
 
-// Parts of a plan for which such traces have no words.
-std::vector<Note> chakra_notes(const ir::Plan& plan);
+// A part of a plan for which such traces have no words, and what is there in its place.
+struct Unsaid {
+  std::string part, name, why;  // "queue", "compute"
+};
+std::vector<Unsaid> unsaid_in_chakra(const ir::Plan& plan);
 
 // Communicator groups of two devices or more that collectives of a plan use, numbered from 1 as simulators
 // want it.
@@ -63,4 +68,4 @@ class ChakraGroups {
 // `bytes` (ir::Actor::comm_bytes, the larger of one rank's input and output) is.
 int64_t chakra_bytes(sbp::Collective collective, int64_t bytes, int ranks);
 
-}  // namespace boxcar::cli::exports
+}  // namespace boxcar::chakra

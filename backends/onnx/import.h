@@ -11,9 +11,9 @@
 #include <string_view>
 
 #include "backends/host/safetensors.h"
-#include "cli/import/onnx_model.h"
+#include "backends/onnx/onnx_model.h"
 
-namespace boxcar::cli::imports {
+namespace boxcar::backends::onnx {
 
 // In the letters that names of graphs have: "/h.0/ln_1/Add_1" -> "h.0.ln_1.Add_1", others as _.
 std::string as_name(std::string_view name);
@@ -27,7 +27,7 @@ struct ImportOptions {
 
 struct Imported {
   std::string text;  // ir::models::read_graph_model reads it
-  backends::host::StoredFile weights;
+  host::StoredFile weights;
   int64_t fixed_batch = 0;  // that the file's inputs begin with; 0 where it is open
 };
 
@@ -35,4 +35,4 @@ struct Imported {
 // with its attributes or operands; an extent without a size; a result that the batch is not in; no loss.
 Imported import_onnx(OnnxModel model, const ImportOptions& options);
 
-}  // namespace boxcar::cli::imports
+}  // namespace boxcar::backends::onnx

@@ -1,4 +1,4 @@
-#include "cli/import/conversion.h"
+#include "backends/onnx/conversion.h"
 
 #include <fmt/format.h>
 
@@ -7,11 +7,11 @@
 #include <limits>
 
 #include "backends/cpu/convert.h"
-#include "cli/import/graph_maker.h"
+#include "backends/onnx/graph_maker.h"
 #include "ir/limits.h"
 #include "sbp/error.h"
 
-namespace boxcar::cli::imports {
+namespace boxcar::backends::onnx {
 
 using ir::DType;
 
@@ -22,13 +22,12 @@ constexpr int64_t most_known = int64_t{1} << 25;
 constexpr double most_flops = 1e9;
 constexpr int deepest = 200;  // ops, each on the result of the one before
 
-backends::cpu::Tensors compute(std::string_view op, const std::vector<Value>& operands,
-                               const ir::Attrs& attrs);
+cpu::Tensors compute(std::string_view op, const std::vector<Value>& operands, const ir::Attrs& attrs);
 
 HostTensor elements_of(const Value& value) {
   if (value.computed) return *value.computed;
   if (value.type.elements() > most_known) throw Error::input("", "is too large to compute here");
-  if (value.stored) return backends::cpu::load(value.type, value.stored->bytes.data());
+  if (value.stored) return cpu::load(value.type, value.stored->bytes.data());
   const Origin& origin = *value.origin;
   if (origin.made.empty()) origin.made = compute(origin.op, origin.operands, origin.attrs);
   return origin.made[value.result];
@@ -40,8 +39,7 @@ ir::Types types_of(const std::vector<Value>& values) {
   return types;
 }
 
-backends::cpu::Tensors compute(std::string_view op, const std::vector<Value>& operands,
-                               const ir::Attrs& attrs) {
+cpu::Tensors compute(std::string_view op, const std::vector<Value>& operands, const ir::Attrs& attrs) {
   const ir::OpDef& def = ir::op(op);
   const ir::Attrs all = ir::complete(def, attrs);
   const ir::Types types = types_of(operands), made = def.infer(types, all);
@@ -50,9 +48,9 @@ backends::cpu::Tensors compute(std::string_view op, const std::vector<Value>& op
     throw Error::input("", "is too large to compute here");
   if (ir::work(def, types, made, all).flops > most_flops)
     throw Error::input("", "takes too long to compute here");
-  backends::cpu::Tensors inputs;
+  cpu::Tensors inputs;
   for (const Value& value : operands) inputs.push_back(elements_of(value));
-  return backends::cpu::run_reference(op, inputs, all);
+  return cpu::run_reference(op, inputs, all);
 }
 
 int64_t to_whole(double number) {  // "to the end" is written as the largest number there is
@@ -168,7 +166,7 @@ Value Conversion::computed(HostTensor tensor, std::string weight) const {
 }
 
 Value Conversion::constant(double value, ir::Shape shape, DType dtype) const {
-  HostTensor tensor = backends::cpu::zeros({std::move(shape), dtype});
+  HostTensor tensor = cpu::zeros({std::move(shape), dtype});
   std::fill(tensor.data.begin(), tensor.data.end(), value);
   return computed(std::move(tensor));
 }
@@ -257,4 +255,4 @@ const Converters& converters() {
   return table;
 }
 
-}  // namespace boxcar::cli::imports
+}  // namespace boxcar::backends::onnx

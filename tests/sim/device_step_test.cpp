@@ -1,5 +1,5 @@
 // One step of a plan as one device runs it: nodes, and what each waits for.
-#include "cli/export/device_step.h"
+#include "sim/chakra/device_step.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,7 +7,7 @@
 
 #include "planner/verify.h"
 
-namespace boxcar::cli::exports {
+namespace boxcar::chakra {
 namespace {
 
 // A line a node: "2 b[0] reads 1 after 0".
@@ -100,4 +100,4 @@ program second
 }
 
 }  // namespace
-}  // namespace boxcar::cli::exports
+}  // namespace boxcar::chakra

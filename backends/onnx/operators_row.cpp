@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "cli/import/conversion.h"
+#include "backends/onnx/conversion.h"
 
-namespace boxcar::cli::imports {
+namespace boxcar::backends::onnx {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -93,4 +93,4 @@ void add_row_converters(Converters& table) {
   table.insert(rows.begin(), rows.end());
 }
 
-}  // namespace boxcar::cli::imports
+}  // namespace boxcar::backends::onnx

@@ -16,7 +16,7 @@
 
 #include "ir/plan.h"
 
-namespace boxcar::cli::exports {
+namespace boxcar::chakra {
 
 // An act of the device, or the sending end of another device's act, which is a pull.
 struct StepNode {
@@ -65,4 +65,4 @@ class DeviceSteps {
   std::vector<std::vector<Pull>> pulls_;  // by device that is pulled from, in the order of their turns
 };
 
-}  // namespace boxcar::cli::exports
+}  // namespace boxcar::chakra

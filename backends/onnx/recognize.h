@@ -11,10 +11,10 @@
 // Transpose(weight). Operators that nothing reads any more stay; who imports takes what is needed.
 #pragma once
 
-#include "cli/import/onnx_model.h"
+#include "backends/onnx/onnx_model.h"
 
-namespace boxcar::cli::imports {
+namespace boxcar::backends::onnx {
 
 void recognize_layers(OnnxModel& model);
 
-}  // namespace boxcar::cli::imports
+}  // namespace boxcar::backends::onnx

@@ -1,4 +1,4 @@
-#include "cli/import/graph_maker.h"
+#include "backends/onnx/graph_maker.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "backends/cpu/convert.h"
-#include "cli/import/blocks.h"
+#include "backends/onnx/blocks.h"
 #include "ir/graph_line.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
-namespace boxcar::cli::imports {
+namespace boxcar::backends::onnx {
 
 using ir::DType;
 using ir::TensorId;
@@ -176,7 +176,7 @@ TensorId GraphMaker::parameter(const std::string& name, const HostTensor& value)
   StoredTensor& stored = weights_[name];
   stored.type = value.type;
   stored.bytes.resize(static_cast<size_t>(value.type.bytes()));
-  backends::cpu::store(value, stored.bytes.data());
+  cpu::store(value, stored.bytes.data());
   return tensor;
 }
 
@@ -211,7 +211,7 @@ TensorId GraphMaker::place(const Value& value, const OnnxNode& reader) {
     return tensor;
   }
   const HostTensor elements =
-      value.computed ? *value.computed : backends::cpu::load(value.type, value.stored->bytes.data());
+      value.computed ? *value.computed : cpu::load(value.type, value.stored->bytes.data());
   if (is_weight) return parameter(unique(parameter_name(value.weight, reader)), elements);
   const auto& data = elements.data;
   if (std::all_of(data.begin(), data.end(), [&](double x) { return x == data[0]; })) {
@@ -308,4 +308,4 @@ void GraphMaker::add_loss() {
   builder_.op1("reshape", {value.tensor}, {{"shape", ir::Shape{}}}, ir::loss_name);
 }
 
-}  // namespace boxcar::cli::imports
+}  // namespace boxcar::backends::onnx

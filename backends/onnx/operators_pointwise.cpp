@@ -5,9 +5,9 @@
 #include <cmath>
 #include <utility>
 
-#include "cli/import/conversion.h"
+#include "backends/onnx/conversion.h"
 
-namespace boxcar::cli::imports {
+namespace boxcar::backends::onnx {
 namespace {
 
 constexpr double masked = -1e30;  // in place of minus infinity, as causal_mask has it
@@ -265,4 +265,4 @@ void add_pointwise_converters(Converters& table) {
   table.insert(rows.begin(), rows.end());
 }
 
-}  // namespace boxcar::cli::imports
+}  // namespace boxcar::backends::onnx

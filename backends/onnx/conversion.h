@@ -16,12 +16,12 @@
 #include <vector>
 
 #include "backends/cpu/reference.h"
-#include "cli/import/onnx_model.h"
+#include "backends/onnx/onnx_model.h"
 #include "ir/graph.h"
 
-namespace boxcar::cli::imports {
+namespace boxcar::backends::onnx {
 
-using backends::cpu::HostTensor;
+using cpu::HostTensor;
 
 struct Origin;
 
@@ -46,8 +46,8 @@ struct Origin {
   std::vector<Value> operands;
   ir::Attrs attrs;
   std::string what;
-  int depth;                                 // 1 where all operands are weights or constants
-  mutable backends::cpu::Tensors made = {};  // the results, once they are asked for
+  int depth;                       // 1 where all operands are weights or constants
+  mutable cpu::Tensors made = {};  // the results, once they are asked for
 };
 
 class GraphMaker;
@@ -118,4 +118,4 @@ void add_shape_converters(Converters& table);
 void add_known_converters(Converters& table);
 const Converters& converters();
 
-}  // namespace boxcar::cli::imports
+}  // namespace boxcar::backends::onnx
