@@ -9,12 +9,11 @@
 namespace boxcar::search {
 namespace {
 
-// The most that layouts may save: as a share of a step; as a share of a step's time beyond its kernels; and
-// the latter where the step is an estimate.
-constexpr double most_hope = 0.4, most_gained = 0.6, mostly_gained = 0.5;
+// The most that layouts may save: as a share of a step; as a share of a step's time beyond its kernels.
+constexpr double most_hope = 0.4, most_gained = 0.6;
 constexpr double bound_by_kernels = 0.85;  // of the best step: nothing is to be saved
-// The most jobs that are laid out though estimates say no: of other shapes, on meshes of several dimensions.
-constexpr size_t most_shapes = 4, most_of_several = 3, most_over_nodes = 2;
+// The most jobs that are laid out though estimates say no: on meshes of several dimensions, over nodes.
+constexpr size_t most_of_several = 3, most_over_nodes = 2;
 constexpr planner::MeshOrder tensor_outermost{planner::MeshAxis::cp, planner::MeshAxis::tp,
                                               planner::MeshAxis::dp, planner::MeshAxis::pp};
 constexpr int most_runs = 128;     // of a layer, in a step, on a device
@@ -66,15 +65,12 @@ class LayOut {
   // Tries the best with the layout of every op chosen, then those of other degrees that could win by it, each
   // in one way. Then tries the best result in all other ways.
   void lay_out_best() {
-    std::set<Shape> shapes;
     const char* move = "lay-out-best";
     for (const Candidate& c : attempts_.hopeful(most_hope, options_.lay_out)) {
-      shapes.insert(shape_of(c.job));
-      if (could_win(c, c.seconds, most_gained)) lay_out_one(c, move);
+      if (could_win(c)) lay_out_one(c, move);
       move = "lay-out-degrees";
     }
     if (!least_bytes_) {
-      for (const Candidate& c : of_other_shapes(std::move(shapes))) lay_out_one(c, "lay-out-shapes");
       for (const Candidate& c : of_several_dimensions()) lay_out_one(c, "lay-out-meshes");
       for (const Candidate& c : over_nodes()) lay_out_one(c, "lay-out-over-nodes", false);
     }
@@ -92,27 +88,6 @@ class LayOut {
     if (others && !least_bytes_)
       for (const Candidate& one : changed(c, MoveGroup::lay_out)) lay_out(one, all_open(c.job), laid);
     attempts_.attempt_laid_out(laid);
-  }
-
-  // The layouts that can be found depend on which dimensions there are.
-  using Shape = std::tuple<int, bool, bool, bool>;
-  static Shape shape_of(const planner::Job& job) {
-    const planner::Hints& h = job.parallel;
-    return {h.pp, h.dp > 1, h.tp > 1, h.cp > 1};
-  }
-
-  // The best of each shape that estimates keep from being simulated, but that layouts could let win.
-  std::vector<Candidate> of_other_shapes(std::set<Shape> done) const {
-    std::vector<Candidate> some;
-    if (attempts_.best().empty()) return some;
-    const double best = attempts_.value(attempts_.best().front());
-    for (const Candidate& c : candidates_) {
-      if (some.size() == most_shapes || (1 - most_hope) * estimated(options_.goal, c) > best) break;
-      if (!is_quick(c.job) || !has_layouts(c.job) || !could_win(c, c.estimated_seconds, mostly_gained))
-        continue;
-      if (done.insert(shape_of(c.job)).second) some.push_back(anew(c));
-    }
-    return some;
   }
 
   // On meshes of several dimensions, degrees may have the large tensors of a layer cross slow links, where
@@ -157,9 +132,8 @@ class LayOut {
     return some;
   }
 
-  // Layouts gained at most this share of a step's time beyond its kernels.
-  bool could_win(const Candidate& c, double seconds, double most) const {
-    const double hoped = seconds - most * (seconds - c.kernel_seconds);
+  bool could_win(const Candidate& c) const {
+    const double hoped = c.seconds - most_gained * (c.seconds - c.kernel_seconds);
     return value_of(options_.goal, c.job, hoped, 0) <= attempts_.value(attempts_.best().front());
   }
 

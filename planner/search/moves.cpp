@@ -119,7 +119,6 @@ bool is_short_with_experts(const Around& at) {
   return is_short(at.job) && ir::models::experts(at.job.model) > 0;
 }
 bool is_short_pipeline(const Around& at) { return is_short(at.job) && is_plain_pipeline(at.job); }
-bool may_split_short(const Around& at) { return is_short(at.job) && may_split(at); }
 bool may_move_layers(const Around& at) {
   return is_short_pipeline(at) && !at.fixed.is_pinned("stage_layers");
 }
@@ -145,16 +144,12 @@ std::vector<Move> make_moves() {
       {"slow-stages", change, "short steps, a pipeline without virtual stages, a straggler",
        "the best point with slow devices under other stages", "1 plan a start", is_short_pipeline,
        on_other_stages},
-      {"split-short", change, "short steps, a pipeline without virtual stages, schedule open",
-       "zb-h1 and zb-h2 from each start", "2 plans a start", may_split_short, split_backward},
       {"move-a-layer", change, "short steps, a pipeline without virtual stages, stage_layers open",
        "one layer from each stage to a neighbour, both ways", "2 x (pp - 1) plans a start", may_move_layers,
        move_a_layer},
       {"lay-out-best", own, "more than one device", "the layout of every op, for the best plan", "1 plan"},
       {"lay-out-degrees", own, "short steps", "the same for other degrees that layouts could let win",
        "3 plans"},
-      {"lay-out-shapes", own, "short steps, few runs of a layer",
-       "the same for points of other shapes, not simulated so far", "4 plans"},
       {"lay-out-meshes", own, "short steps, few runs of a layer, kernels below 85 % of the best step",
        "the same for meshes of several dimensions, inside nodes and across", "6 plans"},
       {"lay-out-over-nodes", own,

@@ -15,7 +15,7 @@ GPT = ("--model=gpt", "--layers=48", "--hidden=1536", "--heads=16", "--seq=1024"
 ALEXNET = ("--model=alexnet", "--layers=8", "--channels=64", "--classes=1000", "--image=224", *CLUSTER, "--global-batch=2048", "--precision=fp32",
            "--optimizer=momentum", "--clip-norm=0")
 WIDE_DEEP = (*CLUSTER, "--global-batch=16384", "--precision=fp32", "--clip-norm=0")
-PLAIN = tuple(f"--without-move={move}" for move in ("lay-out-best", "lay-out-degrees", "lay-out-shapes", "lay-out-meshes", "lay-out-over-nodes",
+PLAIN = tuple(f"--without-move={move}" for move in ("lay-out-best", "lay-out-degrees", "lay-out-meshes", "lay-out-over-nodes",
                                                      "shard-and-lay-out", "split-and-lay-out", "other-ways"))
 WHOLE = ("--zero=0", "--context-parallel=1")  # every state on each device that trains with it
 
