@@ -353,7 +353,8 @@ void tell_missing_latencies(const std::string& name, const backends::Cluster& cl
     return fmt::format("{}: {}", key, ir::format_seconds(seconds));
   };
   std::vector<std::string> missing;
-  if (cluster.node.gpus > 1 && cluster.node.link_latency == 0)
+  if (cluster.node.gpus > 1 && cluster.node.link != backends::LinkKind::none &&
+      cluster.node.link_latency == 0)
     missing.push_back(row("node.link_latency", usual.node.link_latency));
   if (cluster.nodes > 1 && cluster.node.nic_latency == 0)
     missing.push_back(row("node.nic_latency", usual.node.nic_latency));

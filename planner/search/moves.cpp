@@ -169,7 +169,7 @@ std::vector<Move> make_moves() {
        "as many plans as --simulate"},
       {"smallest-plan", own, "nothing fits",
        "the smallest point, then the smallest of other degrees, bytes first in layouts, until one fits",
-       "12 plans"},
+       "as many plans as --simulate"},
       {"drop-slots", own, "at most 4,000 acts", "the fewest slots that keep the period",
        "1 plan, 3 for objective memory"},
   };

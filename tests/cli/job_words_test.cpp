@@ -240,6 +240,15 @@ TEST(JobWords, NamesTheLatencyOfFurtherSwitches) {
                   "leaves out latencies, which are then 0; dgx-h100 has fabric.hop_latency: 0.6 us\n"));
 }
 
+TEST(JobWords, LinksThatAreNotThereHaveNoLatency) {
+  TemporaryFile file(
+      "mine.yaml",
+      "name: mine\ndevice: h100-sxm\nnodes: 1\nnode: {gpus: 4, link: none, pcie_bandwidth: 25e9}\n");
+  const Output run =
+      run_program({"simulate", "--model=gpt2", "--cluster", file.path(), "--gpus=4", "--json"});
+  EXPECT_THAT(run.err, testing::HasSubstr("dgx-h100 has node.host_per_op: 50 us\n"));
+}
+
 TEST(JobWords, UnitsInDescriptionsOfClusters) {
   const auto simulate = [](const std::string& node) {
     TemporaryFile file("mine.yaml",
