@@ -24,9 +24,6 @@
 
 namespace boxcar::chakra {
 
-// Whether this build has protobuf. Without it write_chakra throws Error (cannot run), which says so.
-bool has_chakra();
-
 struct ChakraRequest {
   std::string folder;
   std::vector<int> devices;  // whose traces are written, ascending
@@ -36,7 +33,7 @@ struct ChakraRequest {
 };
 
 // `plan` has passed planner::verify. One device's step is in memory at a time. Throws Error (bad input) where
-// the folder cannot be made, and what write_file throws.
+// the folder cannot be made, Error (cannot run) in a build without protobuf, and what write_file throws.
 void write_chakra(const ir::Plan& plan, const backends::Cluster& cluster, const ChakraRequest& request);
 
 // A part of a plan for which such traces have no words, and what is there in its place.

@@ -215,8 +215,6 @@ class ChakraWriter {
 
 }  // namespace
 
-bool has_chakra() { return true; }
-
 void write_chakra(const ir::Plan& plan, const backends::Cluster& cluster, const ChakraRequest& request) {
   std::error_code failed;
   std::filesystem::create_directories(request.folder, failed);

@@ -4,8 +4,6 @@
 
 namespace boxcar::chakra {
 
-bool has_chakra() { return false; }
-
 void write_chakra(const ir::Plan&, const backends::Cluster&, const ChakraRequest&) {
   throw Error::cannot_run(
       "--chakra",
