@@ -315,6 +315,10 @@ std::string flags_of(const planner::Job& job, bool precision) {
       h.stage_layers == planner::balanced_layers(job.model.layers(), h.pp * h.virtual_stages);
   Request request;
   request.job = job;
+  Request usual;  // what the flags stand beside: the defaults, or with --stack those of the framework
+  usual.job.model = job.model;
+  for (const auto& [path, value] : job.cluster.framework->defaults)
+    if (const Key& key = key_at(path); key.section == "parallel") set(key, usual, "framework", value);
   const bool idle = job.train.recompute != ir::Recompute::none && !recomputes_anything(job);
   std::string text;
   for (const auto& [d, key, value] : decided(job)) {
@@ -322,7 +326,7 @@ std::string flags_of(const planner::Job& job, bool precision) {
       if (d->key == "recompute") text += " --recompute none";
       continue;
     }
-    if (!d->always && value == get(*key, Request{})) continue;  // the default
+    if (!d->always && value == get(*key, usual)) continue;
     if (d->key == "stage_layers" && balanced) continue;
     const search::Value plain = value_of(*d, job);
     const auto* const list = std::get_if<std::vector<int>>(&plain);

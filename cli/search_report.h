@@ -45,8 +45,8 @@ std::string change_text(const search::Alternative& change);
 // Paths of the keys that a search decides where they are not given.
 std::vector<std::string> searched_keys();
 
-// The keys that a search decides, as flags, where they differ from their defaults, those of the framework
-// among them (searched_as):
+// The keys that a search decides, as flags, where they differ from their defaults or, beside --stack, from
+// the framework's; and the keys that it takes otherwise for the framework (searched_as):
 // "--dp 16 --tp 8 --pp 8 --zero 1 --recompute full"; and with `precision` "--precision bf16".
 std::string flags_of(const planner::Job& job, bool precision = false);
 

@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/machines/cluster.h"
+#include "backends/machines/framework.h"
 #include "cli/alike.h"
 
 namespace boxcar::tests {
@@ -35,6 +37,20 @@ std::string beginning(const cli::SearchReport& r) {
   const std::string text = to_table(r);
   const size_t from = text.find("searched\n");
   return text.substr(from, text.find("\ncommunication\n") - from);
+}
+
+// Beside --stack, a key that is not given has the framework's default.
+TEST(SearchReport, FlagsSayWhatDiffersFromTheDefaultsOfTheFramework) {
+  planner::Job job = example().outcome.best[0].job;
+  job.parallel.dp = 2;
+  EXPECT_EQ(cli::flags_of(job), "--dp 2 --tp 1 --pp 1");
+  job.parallel.zero = 3;
+  EXPECT_EQ(cli::flags_of(job), "--dp 2 --tp 1 --pp 1 --zero 3");
+  job.cluster = backends::load_cluster("dgx-a100-80g", 2);
+  backends::put_framework(job.cluster, backends::load_framework("fsdp"));  // ZeRO 3
+  EXPECT_EQ(cli::flags_of(job), "--dp 2 --tp 1 --pp 1");
+  job.parallel.zero = 0;
+  EXPECT_EQ(cli::flags_of(job), "--dp 2 --tp 1 --pp 1 --zero 0");
 }
 
 TEST(SearchReport, ReadsAsWritten) {
