@@ -3,8 +3,8 @@
 // and its gain (`search --explain-moves`). Each move can be left out (`--without-move`).
 //
 //   {.name = "shard-states", .group = MoveGroup::change, .when = "dp x context_parallel above 1",
-//    .proposes = "ZeRO one level up and one level down", .costs = "2 plans a start",
-//    .applies = [](const Around& at) { return at.job.parallel.dp > 1; }, .jobs = shard_states}
+//    .proposes = "the other levels of ZeRO", .costs = "3 plans a start",
+//    .applies = may_shard, .jobs = shard_states}
 //
 // A move that changes a job needs only such a row: change_degrees.cpp and lay_out_best.cpp go over the rows
 // of a group. The others have code of their own there or in attempts.cpp and search.cpp, which asks whether

@@ -94,18 +94,21 @@ std::string cell(const Framework& framework, const std::string& path) {
   return row->limits.empty() ? "yes" : "yes, except " + row->limits;
 }
 
+// In any order: where a key stands among the others says nothing of how it is written.
 TEST(ExportTables, AreDocumented) {
-  std::string table;
+  std::set<std::string> rows, documented;
   for (const Key& key : keys()) {
     if (!is_exported(key)) continue;
-    table += "| " + key.path();
-    for (const Framework& framework : exports::frameworks()) table += " | " + cell(framework, key.path());
-    table += " |\n";
+    std::string row = "| " + key.path();
+    for (const Framework& framework : exports::frameworks()) row += " | " + cell(framework, key.path());
+    rows.insert(row + " |");
   }
   std::ifstream in(BOXCAR_SOURCE_DIR "/docs/export.md");
-  std::stringstream text;
-  text << in.rdbuf();
-  EXPECT_NE(text.str().find(table), std::string::npos) << "docs/export.md should have\n" << table;
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("| cluster.") || line.starts_with("| model.") || line.starts_with("| parallel.") ||
+        line.starts_with("| train."))
+      documented.insert(line);
+  EXPECT_THAT(documented, testing::ContainerEq(rows));
 }
 
 // README's GPT-3 175B on 1,024 A100s, as it is and in bfloat16 with fused attention.
