@@ -315,6 +315,19 @@ void set_preset(const GivenKeys& given, Request& request) {
     set(key_at(path), request, named->second.where, value);
 }
 
+void set_all(const backends::Framework& framework, const char* name,
+             const std::map<std::string, std::string>& values, Request& request) {
+  for (const auto& [path, text] : values) {
+    const size_t dot = path.find('.');
+    const Key* key = dot == std::string::npos ? nullptr : find_key(path.substr(0, dot), path.substr(dot + 1));
+    if (!key || key->section == run_section)
+      throw Error::input("framework " + framework.name,
+                         fmt::format("{}: no key of a job is named {}", name, path));
+    if (!key->is_of(request.job.model.family())) continue;
+    set(*key, request, "framework " + framework.name, text);
+  }
+}
+
 // The framework's own defaults, before what is given; where the job is searched, what a search takes in place
 // of some.
 backends::Framework load_framework(const GivenKeys& given, bool searched, Request& request) {
@@ -328,20 +341,8 @@ backends::Framework load_framework(const GivenKeys& given, bool searched, Reques
       throw Error(e.code(), "train.stack", e.where() == "framework" ? message_of(e) : e.what());
     }
   });
-  const auto set_all = [&](const char* name, const std::map<std::string, std::string>& values) {
-    for (const auto& [path, text] : values) {
-      const size_t dot = path.find('.');
-      const Key* key =
-          dot == std::string::npos ? nullptr : find_key(path.substr(0, dot), path.substr(dot + 1));
-      if (!key || key->section == run_section)
-        throw Error::input("framework " + framework.name,
-                           fmt::format("{}: no key of a job is named {}", name, path));
-      if (!key->is_of(request.job.model.family())) continue;
-      set(*key, request, "framework " + framework.name, text);
-    }
-  };
-  set_all("defaults", framework.defaults);
-  if (searched) set_all("searched_as", framework.searched_as);
+  set_defaults(framework, request);
+  if (searched) set_all(framework, "searched_as", framework.searched_as, request);
   return framework;
 }
 
@@ -447,6 +448,10 @@ Request request_of(const GivenKeys& given, bool searched = false) {
 }
 
 }  // namespace
+
+void set_defaults(const backends::Framework& framework, Request& request) {
+  set_all(framework, "defaults", framework.defaults, request);
+}
 
 namespace {
 

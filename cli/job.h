@@ -33,6 +33,10 @@ void expand(GivenKeys& given);
 // Parses a value into the field of the key at `path`. Throws Error (bad input) as the key's set() does.
 void set(Request& request, const std::string& path, const Given& value);
 
+// Sets the framework's own defaults, of those keys that a model of the request's family has. Throws Error
+// (bad input) naming framework and key where no key is named so.
+void set_defaults(const backends::Framework& framework, Request& request);
+
 // Sets what is given, loads the cluster, fills in defaults and checks (planner::resolve). Errors say where
 // the value at fault was written.
 struct Resolved {

@@ -12,6 +12,7 @@
 #include "backends/machines/framework.h"
 #include "cli/alike.h"
 #include "cli/effects.h"
+#include "cli/job.h"
 #include "cli/keys.h"
 #include "cli/verdict.h"
 #include "ir/units.h"
@@ -317,8 +318,7 @@ std::string flags_of(const planner::Job& job, bool precision) {
   request.job = job;
   Request usual;  // what the flags stand beside: the defaults, or with --stack those of the framework
   usual.job.model = job.model;
-  for (const auto& [path, value] : job.cluster.framework->defaults)
-    if (const Key& key = key_at(path); key.section == "parallel") set(key, usual, "framework", value);
+  set_defaults(job.cluster.framework, usual);
   const bool idle = job.train.recompute != ir::Recompute::none && !recomputes_anything(job);
   std::string text;
   for (const auto& [d, key, value] : decided(job)) {

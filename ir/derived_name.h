@@ -1,5 +1,6 @@
-// Names of the tensors that training makes of a model's: gradients, copies in another type, sums, values of
-// the next step. Here alone they are written and read.
+// Names of the tensors that training makes of a model's and that are laid out as it is: gradients, copies in
+// 16 bits, sums, values of the next step. These endings are written and read here alone. Others lead nowhere:
+// moments ("w.m"), copies in float32 ("x.float").
 //
 //   derived_name("h0.ln1", Derived::gradient)         // "h0.ln1.grad"
 //   base_name("h0.attn.qkv.weight.half.grad")         // "h0.attn.qkv.weight"

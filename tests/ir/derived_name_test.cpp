@@ -13,6 +13,15 @@ TEST(DerivedName, LeadsBackToTheModelsTensor) {
   EXPECT_EQ(base_name("h0.ln1"), "h0.ln1");
 }
 
+TEST(DerivedName, ReadsAsInPlans) {
+  EXPECT_EQ(derived_name("w", Derived::gradient), "w.grad");
+  EXPECT_EQ(derived_name("w", Derived::half), "w.half");
+  EXPECT_EQ(derived_name("w", Derived::sum), "w.sum");
+  EXPECT_EQ(derived_name("w", Derived::next), "w.next");
+  EXPECT_EQ(derived_name("w", Derived::recomputed), "w.recomputed");
+  EXPECT_EQ(derived_name("w", Derived::replica, 7), "w.replica7");
+}
+
 TEST(DerivedName, EveryKindInEveryOtherLeadsBack) {
   for (const Derived outer :
        {Derived::gradient, Derived::half, Derived::sum, Derived::next, Derived::recomputed, Derived::replica})
