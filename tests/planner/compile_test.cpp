@@ -373,5 +373,13 @@ TEST(Compile, RatesAndCreditsFollowFromWhoReadsWhatWhen) {
     }
 }
 
+// Reports count by stage, also where ranks of one run several programs; text keeps it.
+TEST(Compile, ProgramsSayTheirStage) {
+  const ir::Plan plan = ir::parse_plan(ir::to_text(compile(resolve(small_job(1, 2, 2)))));
+  ASSERT_EQ(plan.programs.size(), 2u);
+  EXPECT_EQ(plan.programs[0].stage, 0);
+  EXPECT_EQ(plan.programs[1].stage, 1);
+}
+
 }  // namespace
 }  // namespace boxcar::planner
