@@ -12,12 +12,13 @@
 namespace boxcar::cli {
 namespace {
 
+// A key, and the jobs in which it has an effect.
 struct Effect {
   const char* path;
   bool (*has)(const planner::Job&);
-  const char* unless = nullptr;   // of an optimizer's number: what the optimizers' rows say
-  const char* decides = nullptr;  // whether it has one, of the keys that are searched
-  bool so_anyway = false;         // without it
+  const char* unless = nullptr;   // for messages; null for an optimizer's number: the optimizers that use it
+  const char* decides = nullptr;  // a key that a search may choose, on which `has` depends
+  bool so_anyway = false;         // accepted without an effect, which without_effect() reports
 };
 
 bool may_shard(const planner::Job& job) { return planner::shards_of(job.parallel) > 1; }
@@ -100,7 +101,7 @@ constexpr Effect effects[] = {
     {"train.trust_coefficient", uses_trust_coefficient},
 };
 
-// Where it is asked for, other than its default; null where not.
+// The key as it was given, if its value is not the default; else null.
 const Given* asked(const GivenKeys& given, const Effect& effect) {
   const auto found = given.find(effect.path);
   if (found == given.end() || found->second.may_lapse) return nullptr;

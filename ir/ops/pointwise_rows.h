@@ -42,10 +42,10 @@ struct PointwiseRow {
   double flops = 1, grad_flops = 1;  // of an element
   double tolerance = 0;              // law 1: relative; 0 where op and gradient are exact on small integers
   Reads grad_reads = nothing;
-  bool has_grad_op = true;                  // else a rule in ir/grad/elementwise.cpp makes it of other ops
-  Multiples values = {}, grad_values = {};  // of samples: of x, and of what the gradient reads
+  bool has_grad_op = true;                  // false: ir/grad/elementwise.cpp makes the gradient of other ops
+  Multiples values = {}, grad_values = {};  // in samples: of x, and of the tensor that the gradient reads
   Kind kind = none;
-  const char* parameter = "";   // an attribute; it is 0 or more where the op has the trend, else none
+  const char* parameter = "";   // the name of its attribute; the op has no trend where its value is below 0
   double usual = 0, other = 0;  // its default, and another value for samples
 
   constexpr PointwiseRow(const char* op, Trend which) : name(op), trend(which) {}

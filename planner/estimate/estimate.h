@@ -125,13 +125,13 @@ struct CostKey {
 };
 CostKey cost_key(const planner::Job& job);
 
-// Measures the points of one search, each by its key alone. Training graphs that several points share are
-// made once; so is the plan for a key that differs from the one before in strides alone.
+// Measures the costs of a search's points. They depend on a point's key alone. Training graphs are made once
+// for all points that share them. A plan is made once for consecutive keys that differ only in strides.
 class Measuring {
  public:
-  // `job` gives what all points have in common; its fields that a key holds, its sharding and its stages do
-  // not matter. Costs are for devices that are not slow; where the cluster has slow ones, they include growth
-  // with the time of kernels (forward_kernels, backward_kernels).
+  // `job` holds what all points have in common. Its fields that are in a key, its sharding and its stages are
+  // not read. Costs are for devices that are not slow. If the cluster has slow devices, forward_kernels and
+  // backward_kernels say how the costs grow with the time of kernels.
   Measuring(planner::Job job, ActSeconds seconds,
             std::shared_ptr<Graphs> graphs = std::make_shared<Graphs>(64));
   ~Measuring();

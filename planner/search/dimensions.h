@@ -65,13 +65,14 @@ struct Dimension {
   // Values that points try, in order: numbers, 0 and 1 for a switch, an enum's values. A pinned dimension
   // keeps the job's value. Null: points have the job's value.
   std::vector<int> (*values)(const Choice&) = nullptr;
-  // Whether its value changes nothing: only the default is tried, even if another is pinned. Null: never.
+  // True for points that are the same plan whatever the dimension's value. They get the default, even if
+  // another value is pinned. Null: false for all points.
   bool (*idle)(const planner::Job& point) = nullptr;
   // Rules that make its values legal, alone and with dimensions chosen before it. May be null.
   std::vector<Rule> (*rules)(const planner::Job&, const Fixed&) = nullptr;
   int chosen;               // points choose lower ones first, and their rules say more
   bool branch = false;      // each choice of such values is a branch of the points (points.h)
-  int named = 0;            // contradictions look at lower ones first; 0: it goes with everything
+  int named = 0;            // messages about contradictions try lower ones first; 0: contradicts nothing
   int change = 0;           // where nothing fits, changing lower ones costs less; 0: not proposed
   bool degree = false;      // plans that differ in it are of other degrees: each may be tried
   bool recomputes = false;  // JobKey holds the recomputation of each layer in place of these rows' values
