@@ -67,6 +67,10 @@ Mesh mesh_of(const Hints& hints) {
   return mesh;
 }
 
+int stages_on_node(const Mesh& mesh, int stages, int node) {
+  return std::clamp(node / std::max(1, mesh.stage_stride), 1, stages);
+}
+
 sbp::NdSbp broadcast(const Mesh& mesh) { return sbp::NdSbp(mesh.dims(), sbp::Sbp::B()); }
 
 }  // namespace boxcar::planner

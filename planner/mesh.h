@@ -38,6 +38,8 @@ struct Mesh {
 };
 
 Mesh mesh_of(const Hints& hints);
+// Stages that have devices on a node with so many GPUs.
+int stages_on_node(const Mesh& mesh, int stages, int node);
 sbp::NdSbp broadcast(const Mesh& mesh);  // B in every dimension
 
 }  // namespace boxcar::planner

@@ -434,12 +434,13 @@ std::array<int, 3> strides_on(const Mesh& mesh, int node) {
 }  // namespace
 
 CostKey cost_key(const Job& job) {
-  return {of_a_layer(job.parallel), job.train.recompute,
-          strides_on(planner::mesh_of(job.parallel), job.cluster.node.gpus)};
+  const Mesh mesh = planner::mesh_of(job.parallel);
+  return {of_a_layer(job.parallel), job.train.recompute, strides_on(mesh, job.cluster.node.gpus),
+          neighbours_of(job, mesh)};
 }
 
 struct Measuring::Probe {
-  CostKey key{};  // without strides
+  CostKey key{};  // without strides and neighbours
   Job job;
   ir::Plan plan;
   ParameterNames experts;
@@ -451,6 +452,7 @@ Measuring::~Measuring() = default;
 
 const Measuring::Probe& Measuring::probe_of(CostKey key) {
   key.strides = {};
+  key.neighbours = {};
   if (last_ && last_->key == key) return *last_;
   last_.reset();
   const bool differ = ir::models::layers_differ(job_.model);
@@ -481,7 +483,7 @@ ModelCost Measuring::of(const CostKey& key) {
   const ir::Plan& plan = elsewhere ? elsewhere->plan : probe.plan;
   backends::Cluster cluster = elsewhere ? elsewhere->cluster : probe.job.cluster;
   const double unshared = cluster.node.nic_bandwidth;
-  share_nics(cluster.node, mesh);
+  cluster.node.nic_bandwidth /= nic_sharing(groups_on_nic(cluster.node, mesh), key.neighbours);
   // The probe waits for the slowest of the job's devices; with one device there is no slowest.
   if (plan.devices > 1)
     cluster.device->speed_spread *= sim::slowest_of(job.gpus) / sim::slowest_of(plan.devices);

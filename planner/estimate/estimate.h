@@ -114,6 +114,14 @@ struct KindCosts {
       : recomputed(recomputed_cost), others(others_cost) {}
 };
 
+// The stages that share a node's NICs, and the part of a step in which all of them are at work: less than 1,
+// as a pipeline fills and drains.
+struct Neighbours {
+  int stages = 1;
+  double steady = 1;
+  friend auto operator<=>(const Neighbours&, const Neighbours&) = default;
+};
+
 // Inputs to a ModelCost in which points of one search differ.
 struct CostKey {
   planner::Hints hints;  // of a layer: those that place stages and replicas, or shard states, are at defaults
@@ -121,6 +129,7 @@ struct CostKey {
   // For tp, cp and ep: devices from one rank of a group to the next, at most a node's; 0 where there is one
   // rank.
   std::array<int, 3> strides{};
+  Neighbours neighbours{};  // where groups inside a stage reach other nodes
   friend auto operator<=>(const CostKey&, const CostKey&) = default;
 };
 CostKey cost_key(const planner::Job& job);

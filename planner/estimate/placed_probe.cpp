@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "planner/resolve.h"
 #include "sbp/at.h"
 
 namespace boxcar::search {
@@ -19,16 +20,29 @@ int in_whole_nodes(int devices, int node) { return (devices + node - 1) / node *
 
 }  // namespace
 
-void share_nics(backends::Node& node, const Mesh& mesh) {
-  double times = 1;
+Neighbours neighbours_of(const planner::Job& job, const Mesh& mesh) {
+  const planner::Hints& h = job.parallel;
+  const int stages = planner::stages_on_node(mesh, h.pp, job.cluster.node.gpus);
+  if (stages == 1 || groups_on_nic(job.cluster.node, mesh) <= 1) return {};
+  const double runs = double{1} * planner::micro_batches(job) * h.virtual_stages;
+  return {stages, runs / (runs + h.pp - 1)};
+}
+
+double groups_on_nic(const backends::Node& node, const Mesh& mesh) {
+  double groups = 1;
   for (size_t d = 0; d < mesh.dims(); ++d) {
     if (mesh.names[d] == "dp" || mesh.names[d] == "replica") continue;
     const int64_t beside = std::max<int64_t>(1, node.gpus / mesh.strides[d]);  // of a group, on a node
     if (beside >= mesh.extents[d]) continue;
-    times = std::max(
-        times, static_cast<double>(node.gpus) / static_cast<double>(std::max<int64_t>(beside, node.nics)));
+    groups = std::max(
+        groups, static_cast<double>(node.gpus) / static_cast<double>(std::max<int64_t>(beside, node.nics)));
   }
-  node.nic_bandwidth /= times;
+  return groups;
+}
+
+double nic_sharing(double groups, const Neighbours& neighbours) {
+  const double stages = std::min<double>(neighbours.stages, groups);
+  return groups / stages * (1 + neighbours.steady * (stages - 1));
 }
 
 Mesh standing_as(Mesh mesh, const CostKey& key, int node) {

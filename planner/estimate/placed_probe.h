@@ -17,8 +17,17 @@ struct PlacedProbe {
   backends::Cluster cluster;
 };
 
-// Where groups inside a stage reach other nodes, those of a node share its NICs: each has a part of them.
-void share_nics(backends::Node& node, const planner::Mesh& mesh);
+// Stages that share the NICs of a node with a stage whose groups reach other nodes; one where they do not.
+Neighbours neighbours_of(const planner::Job& job, const planner::Mesh& mesh);
+
+// Groups of a node that reach other nodes for each of its NICs, if `mesh` is that of all its stages.
+double groups_on_nic(const backends::Node& node, const planner::Mesh& mesh);
+
+// How many times as long such a group's transfers take as alone, on average over a step. Groups of one stage
+// always transfer at the same time, those of different stages while all of these are at work.
+//
+//   8 groups on a NIC, of 4 stages that are all at work for 3/4 of the step: 2 x (1 + 3/4 x 3) = 6.5
+double nic_sharing(double groups, const Neighbours& neighbours);
 
 // A stage's mesh whose ranks stand as far apart as the key says, on nodes of `node` GPUs; ranks on other
 // nodes each stand on the next node.

@@ -243,8 +243,10 @@ int on_node(const Job& job, const planner::Mesh& mesh) {
   return std::min(ranks, node / h.pp);
 }
 
-// The communication of data and context parallelism and the update, of the slowest stage.
-double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost& stage, double first) {
+// The communication of data and context parallelism and the update of a stage, while `stages` of a node
+// communicate.
+double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost& stage, double first,
+                     int stages) {
   const Hints& h = job.parallel;
   const planner::Sharding sharding = planner::sharding_of(h);
   const double update = sharding.states ? stage.update.sharded(sharded_part(h, stage)) : stage.update.whole;
@@ -266,7 +268,7 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
     const sim::Span span = sim::span_of(job.cluster, group);
     return sim::seconds_beside(
         job.cluster, sim::collective_time(job.cluster, collective, static_cast<int64_t>(bytes), span),
-        on_node(job, mesh));
+        stages * on_node(job, mesh));
   };
   const auto seconds = [&](sbp::Collective collective, double size) {
     return among(collective, (stage.elements - stage.expert_elements) * size, 1) +
@@ -314,6 +316,29 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
   const double waits = added(job, gather + reduce, sums, open);
   return update +
          m * (added(job, gather, stage.forward, open) + longer(stage, waits + kernels_more, launches));
+}
+
+// The end of a step, in s, from those of its stages' passes. A stage's states are communicated behind its
+// passes, and share NICs with those of the node's stages whose passes end later.
+double step_end(const Job& job, const planner::Mesh& mesh, const ModelCost& cost,
+                const std::vector<StageCost>& stages, const std::vector<double>& ends) {
+  const int together = planner::stages_on_node(mesh, job.parallel.pp, job.cluster.node.gpus);
+  std::vector<double> alone, shared;  // of others' time with so many stages on a NIC, the part of each
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const double first = first_elements(cost, job.parallel, static_cast<int>(s));
+    alone.push_back(state_seconds(job, mesh, stages[s], first, 1));
+    const double all = together == 1 ? alone[s] : state_seconds(job, mesh, stages[s], first, together);
+    shared.push_back((all - alone[s]) / std::max(1, together - 1));
+  }
+  double last = 0;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    double end = ends[s] + alone[s];
+    const size_t begin = s / together * together;
+    for (size_t t = begin; t < std::min(stages.size(), begin + together); ++t)
+      if (t != s && ends[t] >= ends[s]) end += shared[t];
+    last = std::max(last, end);
+  }
+  return last;
 }
 
 // Communication of the gradients of a head that shares the word embedding, between the last stage and the
@@ -529,21 +554,18 @@ Estimate estimate(const Job& job, const KindCosts& costs) {
   const std::vector<StageCost> stages = stages_of(job, costs, parts, in_flight);
   Estimate result;
   double slowest = 0, sum = 0, forward = 0;
-  std::vector<double> states;
   for (int s = 0; s < h.pp; ++s) {
     const StageCost& stage = at(stages, s);
     slowest = std::max(slowest, stage.forward + stage.backward);
     forward = std::max(forward, stage.forward);
     sum += stage.forward + stage.backward;
-    states.push_back(state_seconds(job, mesh, stage, first_elements(cost, h, s)));
     const double bytes = stage_bytes(job, cost, stage, at(parts, s));
     if (bytes > result.bytes) result.bytes = bytes, result.fullest_stage = s;
   }
   if (h.virtual_stages == 1) result.split_saves = 2 * (h.pp - 1) * forward;
   if (is_irregular(job)) {
-    const std::vector<double> ends = passes_ends(job, mesh, costs, parts, stages);
-    for (size_t s = 0; s < ends.size(); ++s) result.seconds = std::max(result.seconds, ends[s] + states[s]);
-    result.seconds += tied_seconds(job, mesh, cost);
+    result.seconds = step_end(job, mesh, cost, stages, passes_ends(job, mesh, costs, parts, stages)) +
+                     tied_seconds(job, mesh, cost);
     return result;
   }
   double period = slowest;
@@ -563,8 +585,10 @@ Estimate estimate(const Job& job, const KindCosts& costs) {
     period = h.virtual_stages == 1 ? period_with(pipeline, counts) : slowest + h.virtual_stages * slowest_hop;
     period = std::max({period, h.virtual_stages * sending, memory_seconds(job, mesh, cost)});
   }
-  result.seconds += m * period + (sum - slowest) / h.virtual_stages + std::ranges::max(states) +
-                    tied_seconds(job, mesh, cost);
+  // Stages end their last backward passes one after the other, the first stage last.
+  std::vector<double> ends{result.seconds + m * period + (sum - slowest) / h.virtual_stages};
+  for (int s = 0; s + 1 < h.pp; ++s) ends.push_back(ends.back() - at(stages, s).backward / h.virtual_stages);
+  result.seconds = step_end(job, mesh, cost, stages, ends) + tied_seconds(job, mesh, cost);
   return result;
 }
 

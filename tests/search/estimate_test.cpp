@@ -15,6 +15,7 @@
 #include "backends/machines/framework.h"
 #include "planner/estimate/level_layers.h"
 #include "planner/estimate/phase_walks.h"
+#include "planner/estimate/placed_probe.h"
 #include "planner/estimate/step_estimate.h"
 #include "planner/resolve.h"
 #include "planner/search/points.h"
@@ -230,6 +231,40 @@ TEST(Estimate, OfFewMicroBatchesWaitsForNoRoom) {
         sim::simulate(planner::compile(planner::resolve(point)), point.cluster).step_seconds;
     EXPECT_NEAR(e.seconds / simulated, 1, 0.03) << micro_batch;
   }
+}
+
+// Stages side by side on a node share its NIC: with groups of a stage over several nodes as far as they are
+// at work at once, with reductions of gradients behind their last passes.
+TEST(Estimate, OfStagesInsideANodeIsNearTheSimulation) {
+  Job job = small_gpt(8);
+  job.cluster = backends::load_cluster("p3-16xlarge", 32);
+  job.model->layers = 8, job.model->hidden = 1024, job.model->heads = 16;
+  job.model->ffn = job.model->kv_heads = 0;
+  job.model = ir::models::complete(job.model);
+  const struct {
+    int gpus, tp, pp, global_batch;
+    const char* order;
+  } rows[] = {{16, 2, 8, 8, "cp,dp,tp,pp"},  {16, 2, 8, 64, "cp,dp,tp,pp"}, {16, 4, 4, 8, "cp,dp,tp,pp"},
+              {16, 4, 4, 64, "cp,dp,tp,pp"}, {16, 2, 4, 8, "cp,dp,tp,pp"},  {16, 2, 4, 64, "cp,dp,tp,pp"},
+              {32, 2, 8, 16, "cp,dp,tp,pp"}, {32, 4, 4, 16, "tp,dp,cp,pp"}};
+  for (const auto& row : rows) {
+    job.gpus = row.gpus, job.global_batch = row.global_batch;
+    job.parallel.tp = row.tp, job.parallel.pp = row.pp;
+    job.parallel.mesh_order = planner::parse_mesh_order(row.order);
+    const Job point = planner::resolve(job);
+    const Estimate e = estimate(point, measure(point, oracle().act_seconds));
+    const double simulated =
+        sim::simulate(planner::compile(planner::resolve(point)), point.cluster).step_seconds;
+    EXPECT_NEAR(e.seconds / simulated, 1, 0.35)
+        << row.gpus << " tp " << row.tp << " pp " << row.pp << " of " << row.global_batch << " " << row.order;
+  }
+}
+
+TEST(Estimate, OfANicIsSharedWhileStagesAreAtWork) {
+  EXPECT_DOUBLE_EQ(nic_sharing(8, {4, 0.75}), 6.5);
+  EXPECT_DOUBLE_EQ(nic_sharing(8, {8, 1}), 8);
+  EXPECT_DOUBLE_EQ(nic_sharing(8, {}), 8);
+  EXPECT_DOUBLE_EQ(nic_sharing(1, {}), 1);
 }
 
 struct Worst {
