@@ -113,21 +113,26 @@ class LayOut {
 
   // Over slow links between nodes, the tensor dimension over nodes with everything else inside of them may be
   // fastest once layouts are found, which then split samples there, though it is slow before. So estimates do
-  // not choose among numbers of stages; kernels have to let it win.
+  // not choose; the kernels alone do, which have to let it win, for each number of stages.
   std::vector<Candidate> over_nodes() const {
     std::vector<Candidate> some;
     if (attempts_.best().empty() || fixed_.is_pinned("mesh_order")) return some;
-    const double most_kernels = bound_by_kernels * attempts_.value(attempts_.best().front());
-    std::set<int> stages;
+    std::vector<std::pair<double, const Candidate*>> by_kernels;
     for (const Candidate& c : candidates_) {
       const planner::Hints& h = c.job.parallel;
-      if (some.size() == most_over_nodes) break;
-      if (!is_quick(c.job) || h.tp == 1 || h.cp > 1 || h.dp * h.pp != c.job.cluster.node.gpus) continue;
-      if (value_of(options_.goal, c.job, c.kernel_seconds, 0) > most_kernels) continue;
-      Candidate other = anew(c);
+      if (is_quick(c.job) && h.tp > 1 && h.cp == 1 && h.dp * h.pp == c.job.cluster.node.gpus)
+        by_kernels.emplace_back(value_of(options_.goal, c.job, c.kernel_seconds, 0), &c);
+    }
+    std::ranges::stable_sort(by_kernels, {}, &std::pair<double, const Candidate*>::first);
+    const double most_kernels = bound_by_kernels * attempts_.value(attempts_.best().front());
+    std::set<int> stages;
+    for (const auto& [kernels, c] : by_kernels) {
+      if (some.size() == most_over_nodes || kernels > most_kernels) break;
+      Candidate other = anew(*c);
       other.job.parallel.mesh_order = tensor_outermost;
       other.estimated_seconds = 0;  // of another order
-      if (fixed_.keeps_rules(other.job) && stages.insert(h.pp).second) some.push_back(std::move(other));
+      if (fixed_.keeps_rules(other.job) && stages.insert(c->job.parallel.pp).second)
+        some.push_back(std::move(other));
     }
     return some;
   }
