@@ -192,6 +192,10 @@ RouteAnswer route_between(RouteQuestion question) {
   const ir::DType dtype = read_dtype("--dtype", question.dtype);
   if (question.to.devices.empty()) question.to.devices = question.from.devices;
   const sbp::Layout from = read_layout(question.from, shape), to = read_layout(question.to, shape, &from);
+  for (const auto& [flag, layout] : {std::pair{"--from", &from}, std::pair{"--to", &to}})
+    if (dtype == ir::DType::boolean && std::ranges::count(layout->sbp, sbp::Sbp::P()) > 0)
+      throw Error::input(flag,
+                         "booleans have no sums (use P(max), which is \"or\", or P(min), which is \"and\")");
   return {{shape, dtype}, from, to, sbp::box(from, to)};
 }
 

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/output.h"
+#include "cli/quantities.h"
 #include "ir/units.h"
 
 namespace boxcar::cli {
@@ -181,7 +182,7 @@ void TrainLog::end(const training::RunEnd& run) {
   if (losses_.steps() == 0) return line("nothing left to do: all steps were done before");
   const std::string chart = loss_chart(losses_.points());
   if (!chart.empty()) line("\n" + chart);
-  line(fmt::format("{} steps in {}: loss {:.4f} -> {:.4f}, {}", losses_.steps(),
+  line(fmt::format("{} in {}: loss {:.4f} -> {:.4f}, {}", counted(losses_.steps(), "step"),
                    format_duration(run.wall_seconds), losses_.first(), losses_.last(),
                    speed(static_cast<double>(losses_.steps()), seconds_)));
   if (run.skipped_steps > 0)

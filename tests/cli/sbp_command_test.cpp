@@ -270,6 +270,10 @@ TEST(SbpBox, BadInput) {
       box_message({"--dtype", "f32"}),
       R"(--dtype: "f32": no such element type; known are float64, float32, float16, bfloat16, float8, int64, )"
       "int32, int8, boolean");
+  EXPECT_EQ(box_message({"--dtype", "boolean", "--from", "P(sum)"}),
+            R"(--from: booleans have no sums (use P(max), which is "or", or P(min), which is "and"))");
+  EXPECT_EQ(box_message({"--dtype", "boolean", "--to", "P(sum)"}),
+            R"(--to: booleans have no sums (use P(max), which is "or", or P(min), which is "and"))");
   EXPECT_EQ(box_message({"extra"}), "extra: one argument too many");
   EXPECT_EQ(box_message({"--form", "B"}),
             "--form: unknown flag (did you mean --from?); `boxcar sbp box --help` lists all");
