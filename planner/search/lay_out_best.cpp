@@ -71,7 +71,7 @@ class LayOut {
       move = "lay-out-degrees";
     }
     if (!least_bytes_) {
-      for (const Candidate& c : of_several_dimensions()) lay_out_one(c, "lay-out-meshes");
+      for (const Candidate& c : of_other_meshes()) lay_out_one(c, "lay-out-meshes");
       for (const Candidate& c : over_nodes()) lay_out_one(c, "lay-out-over-nodes", false);
     }
     change_found();
@@ -93,20 +93,21 @@ class LayOut {
   // On meshes of several dimensions, degrees may have the large tensors of a layer cross slow links, where
   // layouts send the least: samples or states are split over nodes, whatever happens inside nodes. For each
   // number of stages, takes the best by estimate, with the tensor dimension inside nodes and over them, if
-  // its kernels let it win.
-  std::vector<Candidate> of_several_dimensions() const {
+  // its kernels let it win. Of meshes of one dimension it takes the best of replicas alone.
+  std::vector<Candidate> of_other_meshes() const {
     std::vector<Candidate> some;
     if (attempts_.best().empty()) return some;
     const double most_kernels = bound_by_kernels * attempts_.value(attempts_.best().front());
-    std::set<int> done[2];  // stages, of those inside of nodes and over them
+    std::set<int> done[3];  // stages, of those inside of nodes and over them, and of replicas alone
     for (const Candidate& c : candidates_) {
-      const planner::Mesh mesh = planner::mesh_of(c.job.parallel);
-      if (mesh.dims() < 2 || !is_quick(c.job)) continue;
-      if (value_of(options_.goal, c.job, c.kernel_seconds, 0) > most_kernels) continue;
+      if (!is_quick(c.job) || value_of(options_.goal, c.job, c.kernel_seconds, 0) > most_kernels) continue;
+      const planner::Hints& h = c.job.parallel;
+      const planner::Mesh mesh = planner::mesh_of(h);
+      if (mesh.dims() < 2 && h.dp < c.job.gpus) continue;
       const int tp = mesh.dim("tp");
       const bool over_nodes = tp >= 0 && at(mesh.strides, tp) >= c.job.cluster.node.gpus;
-      std::set<int>& stages = done[over_nodes ? 1 : 0];
-      if (stages.size() < most_of_several && stages.insert(c.job.parallel.pp).second) some.push_back(anew(c));
+      std::set<int>& stages = done[mesh.dims() < 2 ? 2 : over_nodes ? 1 : 0];
+      if (stages.size() < most_of_several && stages.insert(h.pp).second) some.push_back(anew(c));
     }
     return some;
   }
@@ -150,8 +151,7 @@ class LayOut {
     for (size_t left = most_neighbours; !attempts_.asked_to_stop();) {
       const std::vector<Candidate> some = attempts_.hopeful(nearly, alike);
       const auto start = std::find_if(some.begin(), some.end(), [&](const Candidate& c) {
-        return has_layouts(c.job) && (c.layouts || &c == &some.front()) &&
-               starts.insert(key_of(c.job)).second;
+        return has_layouts(c.job) && starts.insert(key_of(c.job)).second;
       });
       if (start == some.end()) return;
       std::vector<Candidate> others;

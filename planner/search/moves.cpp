@@ -81,9 +81,10 @@ Jobs move_a_layer(const Around& at) {
   return jobs;
 }
 
-// On the tensor dimension, layouts may split samples, and then reduce whole gradients where degrees reduce
-// shares of them. Starting from whole experts on each device gives other layouts than starting from groups of
-// them. In pipelines, shares are reduced every micro-batch, which costs nothing where there is one.
+// Layouts may split states by themselves, or samples on the tensor dimension, and then reduce whole gradients
+// where degrees reduce shares of them. Starting from whole experts on each device gives other layouts than
+// starting from groups of them. In pipelines, shares are reduced every micro-batch, which costs nothing where
+// there is one.
 Jobs sharded_otherwise(const Around& at) {
   const Hints& h = at.job.parallel;
   const bool in_shares = h.pp == 1 || at.job.train.micro_batches == 1;
@@ -122,7 +123,7 @@ bool is_short_pipeline(const Around& at) { return is_short(at.job) && is_plain_p
 bool may_move_layers(const Around& at) {
   return is_short_pipeline(at) && !at.fixed.is_pinned("stage_layers");
 }
-bool has_tensor_parts(const Around& at) { return at.job.parallel.tp > 1; }
+bool may_shard_by_layout(const Around& at) { return at.job.parallel.tp > 1 || is_short(at.job); }
 bool always(const Around&) { return true; }
 
 std::vector<Move> make_moves() {
@@ -151,14 +152,15 @@ std::vector<Move> make_moves() {
       {"lay-out-degrees", own, "short steps", "the same for other degrees that layouts could let win",
        "3 plans"},
       {"lay-out-meshes", own, "short steps, few runs of a layer, kernels below 85 % of the best step",
-       "the same for meshes of several dimensions, inside nodes and across", "6 plans"},
+       "the same for meshes of several dimensions, inside nodes and across, and for replicas alone",
+       "7 plans"},
       {"lay-out-over-nodes", own,
        "short steps, few runs of a layer, kernels below 85 % of the best step, replicas and stages fill a "
        "node",
        "the same for the tensor dimension over nodes, all else inside", "2 plans"},
-      {"shard-and-lay-out", lay_out, "tensor parallelism",
+      {"shard-and-lay-out", lay_out, "tensor parallelism, or short steps",
        "other ZeRO levels; of short steps experts on every device too", "1 plan each, 5 of short steps",
-       has_tensor_parts, sharded_otherwise},
+       may_shard_by_layout, sharded_otherwise},
       {"other-ways", own, "each start of these", "other dimensions of the mesh open; states at a tenth",
        "3 plans a start"},
       {"other-micro-batches", found, "short steps, layouts found", "half and twice the micro-batch",
