@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -216,23 +217,28 @@ ordered_json moves_json(const SearchReport& r) {
   return all;
 }
 
-// Plans, a line each, with dollars where a price is known. Lines that would be the same are one.
-std::string plans_text(const std::vector<Candidate>& plans, bool estimates, bool precisions) {
-  const bool priced = plans.front().job.cluster.price_per_gpu_hour > 0;
+// Plans, a line each, with dollars where a price is known. Of plans with the same flags, step and memory the
+// first is shown: found layouts that change nothing are no news.
+std::string plans_text(const std::vector<Candidate>& all, bool estimates, bool precisions) {
+  const bool priced = all.front().job.cluster.price_per_gpu_hour > 0;
   std::string text = fmt::format("  {}{:>9} {}{:>9} {:<7}  {}\n", priced ? "  dollars  GPUs " : "", "step",
                                  estimates ? " estimate " : "", "peak", "layouts", "plan");
+  const auto step = [](const Candidate& c) { return ir::format_seconds(c.seconds); };
+  const auto peak = [](const Candidate& c) { return ir::format_bytes(static_cast<double>(c.peak_bytes)); };
+  const auto flags = [&](const Candidate& c) { return flags_of(c.job, precisions); };
+  std::vector<Candidate> plans;
+  std::set<std::array<std::string, 3>> seen;
+  for (const Candidate& c : all)
+    if (seen.insert({step(c), peak(c), flags(c)}).second) plans.push_back(c);
   const std::vector<std::string> apart = differences(plans);
-  std::set<std::string> lines;
   for (size_t i = 0; i < plans.size(); ++i) {
     const Candidate& c = plans[i];
     const std::string estimate = is_estimated(c) ? ir::format_seconds(c.estimated_seconds) : "-";
-    std::string line =
-        fmt::format("  {}{:>9} {}{:>9} {:<7}  {}{}\n",
-                    priced ? fmt::format("{:>9.4g} {:>5} ", price_of(c.job, c.seconds), c.job.gpus) : "",
-                    ir::format_seconds(c.seconds), estimates ? fmt::format("{:>9} ", estimate) : "",
-                    ir::format_bytes(static_cast<double>(c.peak_bytes)), c.layouts ? "found" : "hints",
-                    flags_of(c.job, precisions), apart[i].empty() ? "" : fmt::format(" ({})", apart[i]));
-    if (lines.insert(line).second) text += line;
+    text += fmt::format("  {}{:>9} {}{:>9} {:<7}  {}{}\n",
+                        priced ? fmt::format("{:>9.4g} {:>5} ", price_of(c.job, c.seconds), c.job.gpus) : "",
+                        step(c), estimates ? fmt::format("{:>9} ", estimate) : "", peak(c),
+                        c.layouts ? "found" : "hints", flags(c),
+                        apart[i].empty() ? "" : fmt::format(" ({})", apart[i]));
   }
   return text;
 }
