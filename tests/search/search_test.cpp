@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
+#include <string>
 
 #include "planner/resolve.h"
 #include "planner/search/points.h"
@@ -16,22 +18,64 @@ namespace {
 
 using planner::Job;
 
+struct ShortJob {
+  const char* family;
+  int64_t layers, heads, hidden, seq, vocab;
+  const char* cluster;
+  int gpus;
+  int64_t global_batch;
+};
+
+Job job_of(const ShortJob& of) {
+  Job job;
+  job.model = ir::models::defaults(of.family);
+  job.model->layers = of.layers, job.model->heads = of.heads, job.model->hidden = of.hidden;
+  job.model->seq = of.seq, job.model->vocab = of.vocab;
+  job.model = ir::models::complete(job.model);
+  job.train.precision = ir::Precision::fp16;
+  job.cluster = backends::load_cluster(of.cluster, of.gpus);
+  job.gpus = of.gpus, job.global_batch = of.global_batch;
+  return job;
+}
+
+// The free search is not more than 1 % slower than one with keys given.
+void expect_none_faster(const Job& job, const Job& given, const std::set<std::string>& pinned) {
+  const Outcome found = search(job, {}, oracle()), narrower = search(given, {.pinned = pinned}, oracle());
+  EXPECT_LE(found.best.front().seconds, 1.01 * narrower.best.front().seconds);
+}
+
 // Over slow links between nodes, the tensor dimension over nodes with all replicas inside of them is fastest
 // once layouts are found, and five times as slow before.
 TEST(Search, LaysOutTheTensorDimensionOverNodes) {
-  Job job;
-  job.model = ir::models::defaults("gpt");
-  job.model->layers = 4, job.model->hidden = 1024, job.model->heads = 8;
-  job.model->seq = 128, job.model->vocab = 32000;
-  job.model = ir::models::complete(job.model);
-  job.train.precision = ir::Precision::fp16;
-  job.cluster = backends::load_cluster("p3-16xlarge", 32);
-  job.gpus = 32, job.global_batch = 64;
-  const Outcome found = search(job, {}, oracle());
+  const Job job = job_of({"gpt", 4, 8, 1024, 128, 32000, "p3-16xlarge", 32, 64});
   Job given = job;
   given.parallel.pp = 2, given.parallel.tp = 4;
-  const Outcome narrower = search(given, {.pinned = {"pp", "tp"}}, oracle());
-  EXPECT_LE(found.best.front().seconds, 1.01 * narrower.best.front().seconds);
+  expect_none_faster(job, given, {"pp", "tp"});
+}
+
+// A pipeline of replicas with layouts found for ZeRO 1; with ZeRO 3, its points are faster before.
+TEST(Search, LaysOutOtherShardingWithoutTensorParallelism) {
+  const Job job = job_of({"llama", 2, 12, 768, 512, 51200, "dgx-a100-80g", 8, 8});
+  Job given = job;
+  given.parallel.pp = 2, given.parallel.micro_batch = 2;
+  given.parallel.schedule = planner::Schedule::zb_h2;
+  expect_none_faster(job, given, {"pp", "tp", "micro_batch", "schedule"});
+}
+
+// Replicas alone, by estimate 10 % slower than the best.
+TEST(Search, LaysOutReplicasAlone) {
+  const Job job = job_of({"llama", 2, 12, 1536, 1024, 51200, "dgx-a100-40g", 4, 8});
+  Job given = job;
+  given.parallel.micro_batch = 2;
+  expect_none_faster(job, given, {"pp", "micro_batch"});
+}
+
+// The second best degrees, whose first layouts are slower than those of the degrees.
+TEST(Search, LaysOutOtherDegreesInOtherWays) {
+  const Job job = job_of({"llama", 4, 12, 1536, 128, 32000, "dgx-a100-40g", 16, 64});
+  Job given = job;
+  given.parallel.pp = 2, given.parallel.schedule = planner::Schedule::zb_h1;
+  expect_none_faster(job, given, {"pp", "tp", "schedule"});
 }
 
 // Memory for all points, and for few: the answer is within the estimate's error of the fastest that fits.
