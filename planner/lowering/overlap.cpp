@@ -62,7 +62,7 @@ class Overlapper {
 };
 
 bool computes(const ir::Program& program, const ir::Actor& actor) {
-  return at(program.queues, actor.queue).name == "compute";
+  return at(program.queues, actor.queue).kind == ir::QueueKind::compute;
 }
 
 }  // namespace
