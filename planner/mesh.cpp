@@ -68,7 +68,8 @@ Mesh mesh_of(const Hints& hints) {
 }
 
 int stages_on_node(const Mesh& mesh, int stages, int node) {
-  return std::clamp(node / std::max(1, mesh.stage_stride), 1, stages);
+  const int stride = std::max(1, mesh.stage_stride);
+  return std::min((node + stride - 1) / stride, stages);
 }
 
 sbp::NdSbp broadcast(const Mesh& mesh) { return sbp::NdSbp(mesh.dims(), sbp::Sbp::B()); }

@@ -38,7 +38,8 @@ struct Mesh {
 };
 
 Mesh mesh_of(const Hints& hints);
-// Stages that have devices on a node with so many GPUs.
+// The number of stages that have devices on the first node, with so many GPUs; on others it is less where
+// stages do not divide nodes.
 int stages_on_node(const Mesh& mesh, int stages, int node);
 sbp::NdSbp broadcast(const Mesh& mesh);  // B in every dimension
 

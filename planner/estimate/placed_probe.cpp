@@ -23,7 +23,9 @@ int in_whole_nodes(int devices, int node) { return (devices + node - 1) / node *
 Neighbours neighbours_of(const planner::Job& job, const Mesh& mesh) {
   const planner::Hints& h = job.parallel;
   const int stages = planner::stages_on_node(mesh, h.pp, job.cluster.node.gpus);
-  if (stages == 1 || groups_on_nic(job.cluster.node, mesh) <= 1) return {};
+  const int node = job.cluster.node.gpus, all = mesh.stage_stride * h.pp;
+  const bool even = node % std::max(1, mesh.stage_stride) == 0 && (all % node == 0 || node % all == 0);
+  if (stages == 1 || !even || groups_on_nic(job.cluster.node, mesh) <= 1) return {};
   const double runs = double{1} * planner::micro_batches(job) * h.virtual_stages;
   return {stages, runs / (runs + h.pp - 1)};
 }

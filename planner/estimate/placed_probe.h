@@ -17,7 +17,8 @@ struct PlacedProbe {
   backends::Cluster cluster;
 };
 
-// Stages that share the NICs of a node with a stage whose groups reach other nodes; one where they do not.
+// The stages that share a node's NICs, where groups inside a stage reach other nodes and nodes have the same
+// number of stages; else all counts as one stage, always at work.
 Neighbours neighbours_of(const planner::Job& job, const planner::Mesh& mesh);
 
 // Groups of a node that reach other nodes for each of its NICs, if `mesh` is that of all its stages.

@@ -318,24 +318,26 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
          m * (added(job, gather, stage.forward, open) + longer(stage, waits + kernels_more, launches));
 }
 
-// The end of a step, in s, from those of its stages' passes. A stage's states are communicated behind its
-// passes, and share NICs with those of the node's stages whose passes end later.
+// The end of a step, in s, from the `ends` of its stages' passes. Stages that stand on one node share its
+// NICs for the communication of their states. They are served in the order of their ends, as if all of it
+// came behind their passes, so a stage waits for those that end no earlier: the last one never does.
 double step_end(const Job& job, const planner::Mesh& mesh, const ModelCost& cost,
                 const std::vector<StageCost>& stages, const std::vector<double>& ends) {
-  const int together = planner::stages_on_node(mesh, job.parallel.pp, job.cluster.node.gpus);
-  std::vector<double> alone, shared;  // of others' time with so many stages on a NIC, the part of each
+  const int node = job.cluster.node.gpus;
+  const int together = planner::stages_on_node(mesh, job.parallel.pp, node);
+  std::vector<double> alone, on_nic;  // s, by stage: with the NICs to itself; that others wait for it
   for (size_t s = 0; s < stages.size(); ++s) {
     const double first = first_elements(cost, job.parallel, static_cast<int>(s));
     alone.push_back(state_seconds(job, mesh, stages[s], first, 1));
     const double all = together == 1 ? alone[s] : state_seconds(job, mesh, stages[s], first, together);
-    shared.push_back((all - alone[s]) / std::max(1, together - 1));
+    on_nic.push_back((all - alone[s]) / std::max(1, together - 1));
   }
+  const auto node_of = [&](size_t s) { return mesh.device(0, static_cast<int>(s)) / node; };
   double last = 0;
   for (size_t s = 0; s < stages.size(); ++s) {
     double end = ends[s] + alone[s];
-    const size_t begin = s / together * together;
-    for (size_t t = begin; t < std::min(stages.size(), begin + together); ++t)
-      if (t != s && ends[t] >= ends[s]) end += shared[t];
+    for (size_t t = 0; together > 1 && t < stages.size(); ++t)
+      if (t != s && node_of(t) == node_of(s) && ends[t] >= ends[s]) end += on_nic[t];
     last = std::max(last, end);
   }
   return last;

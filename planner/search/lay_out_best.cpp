@@ -13,7 +13,7 @@ namespace {
 constexpr double most_hope = 0.4, most_gained = 0.6;
 constexpr double bound_by_kernels = 0.85;  // of the best step: nothing is to be saved
 // The most jobs that are laid out though estimates say no: on meshes of several dimensions, over nodes.
-constexpr size_t most_of_several = 3, most_over_nodes = 2;
+constexpr size_t most_of_several = 3, most_over_nodes = 3;
 constexpr planner::MeshOrder tensor_outermost{planner::MeshAxis::cp, planner::MeshAxis::tp,
                                               planner::MeshAxis::dp, planner::MeshAxis::pp};
 constexpr int most_runs = 128;     // of a layer, in a step, on a device

@@ -157,7 +157,7 @@ std::vector<Move> make_moves() {
       {"lay-out-over-nodes", own,
        "short steps, few runs of a layer, kernels below 85 % of the best step, replicas and stages fill a "
        "node",
-       "the same for the tensor dimension over nodes, all else inside", "2 plans"},
+       "the same for the tensor dimension over nodes, all else inside", "3 plans"},
       {"shard-and-lay-out", lay_out, "tensor parallelism, or short steps",
        "other ZeRO levels; of short steps experts on every device too", "1 plan each, 5 of short steps",
        may_shard_by_layout, sharded_otherwise},

@@ -126,5 +126,19 @@ TEST(Stages, LayersGoToVirtualStagesInTurn) {
   EXPECT_THAT(stage_starts(layers), ElementsAre(0, 3, 6, 9));
 }
 
+TEST(Mesh, CountsTheStagesOfANode) {
+  const auto stages = [](int stride, int stages) {
+    Mesh mesh{{"dp"}, {2}, {1}, stride};
+    return stages_on_node(mesh, stages, 8);
+  };
+  EXPECT_EQ(stages(1, 4), 4);
+  EXPECT_EQ(stages(1, 12), 8);
+  EXPECT_EQ(stages(2, 8), 4);
+  EXPECT_EQ(stages(3, 8), 3);
+  EXPECT_EQ(stages(6, 8), 2);
+  EXPECT_EQ(stages(8, 4), 1);
+  EXPECT_EQ(stages(32, 4), 1);
+}
+
 }  // namespace
 }  // namespace boxcar::planner

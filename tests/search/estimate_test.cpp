@@ -244,9 +244,12 @@ TEST(Estimate, OfStagesInsideANodeIsNearTheSimulation) {
   const struct {
     int gpus, tp, pp, global_batch;
     const char* order;
-  } rows[] = {{16, 2, 8, 8, "cp,dp,tp,pp"},  {16, 2, 8, 64, "cp,dp,tp,pp"}, {16, 4, 4, 8, "cp,dp,tp,pp"},
-              {16, 4, 4, 64, "cp,dp,tp,pp"}, {16, 2, 4, 8, "cp,dp,tp,pp"},  {16, 2, 4, 64, "cp,dp,tp,pp"},
-              {32, 2, 8, 16, "cp,dp,tp,pp"}, {32, 4, 4, 16, "tp,dp,cp,pp"}};
+    double allowed;
+  } rows[] = {{16, 2, 8, 8, "cp,dp,tp,pp", 0.35}, {16, 2, 8, 64, "cp,dp,tp,pp", 0.35},
+              {16, 4, 4, 8, "cp,dp,tp,pp", 0.35}, {16, 4, 4, 64, "cp,dp,tp,pp", 0.35},
+              {16, 2, 4, 8, "cp,dp,tp,pp", 0.05}, {16, 2, 4, 64, "cp,dp,tp,pp", 0.05},
+              {32, 2, 8, 16, "cp,dp,tp,pp", 0.2}, {32, 4, 4, 16, "tp,dp,cp,pp", 0.2},
+              {32, 2, 8, 16, "dp,pp,cp,tp", 0.05}};
   for (const auto& row : rows) {
     job.gpus = row.gpus, job.global_batch = row.global_batch;
     job.parallel.tp = row.tp, job.parallel.pp = row.pp;
@@ -255,7 +258,7 @@ TEST(Estimate, OfStagesInsideANodeIsNearTheSimulation) {
     const Estimate e = estimate(point, measure(point, oracle().act_seconds));
     const double simulated =
         sim::simulate(planner::compile(planner::resolve(point)), point.cluster).step_seconds;
-    EXPECT_NEAR(e.seconds / simulated, 1, 0.35)
+    EXPECT_NEAR(e.seconds / simulated, 1, row.allowed)
         << row.gpus << " tp " << row.tp << " pp " << row.pp << " of " << row.global_batch << " " << row.order;
   }
 }
