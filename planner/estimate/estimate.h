@@ -135,7 +135,8 @@ struct CostKey {
 CostKey cost_key(const planner::Job& job);
 
 // Measures the costs of a search's points. They depend on a point's key alone. Training graphs are made once
-// for all points that share them. A plan is made once for consecutive keys that differ only in strides.
+// for all points that share them. A plan is made once for consecutive keys that differ only in
+// strides and neighbours.
 class Measuring {
  public:
   // `job` holds what all points have in common. Its fields that are in a key, its sharding and its stages are

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
 #include "planner/estimate/pipeline_runs.h"
 #include "planner/estimate/slow_stages.h"
+#include "planner/estimate/state_times.h"
 #include "planner/mesh.h"
 #include "planner/schedule.h"
 #include "planner/sharding.h"
@@ -77,28 +77,6 @@ StageCost layer_at(const Job& job, const ModelCost& cost, size_t index) {
   return layer;
 }
 
-// Bytes of an element of a gradient: as it is made, summed over micro-batches, and reduced.
-struct GradientBytes {
-  double made = 4, summed = 4, reduced = 4;
-  bool is_cast(bool often) const { return reduced != (often ? made : summed); }
-};
-GradientBytes gradient_bytes(const Job& job) {
-  if (!ir::is_mixed(job.train.precision)) {
-    const double size = job.train.precision == ir::Precision::fp64 ? 8 : 4;
-    return {size, size, size};
-  }
-  const double summed = job.train.gradients == ir::Gradients::float32 ? 4 : 2;
-  switch (job.parallel.grad_reduction) {
-    case planner::Reduction::sums:
-      return {2, summed, summed};
-    case planner::Reduction::half:
-      return {2, summed, 2};
-    case planner::Reduction::float32:
-      break;
-  }
-  return {2, summed, 4};
-}
-
 // Layers that follow each other on a stage; those that compute again come first.
 struct Part {
   int stage = 0, begin = 0, layers = 0, recomputed = 0;
@@ -118,8 +96,6 @@ std::vector<std::vector<Part>> parts_of(const Job& job) {
   }
   return parts;
 }
-
-int stage_of(const Hints& h, int layer) { return planner::virtual_stage(h.stage_layers, layer) % h.pp; }
 
 // Uses of a tied table on one stage, from the first on.
 std::vector<const TiedUse*> tied_uses(const Hints& h, const ModelCost& cost, int stage) {
@@ -211,155 +187,6 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
       bytes += pieces.front().parameters + pieces.back().parameters;
     }
   return bytes;
-}
-
-// Seconds that a communication adds to the work that it runs behind: a part of it has nothing to hide behind,
-// and the hidden part takes multiprocessors from kernels.
-double added(const Job& job, double seconds, double behind, double open) {
-  const double shown = open * seconds + (1 - open) * std::max(seconds - behind, 0.0);
-  return shown + job.cluster.device->overlap_slowdown * (seconds - shown);
-}
-
-// Seconds that a backward pass takes longer with so many more on the device and in launches: it takes as long
-// as the slower of device and host.
-double longer(const StageCost& stage, double seconds, double launches) {
-  return std::max(stage.lead + seconds, launches) - std::max(stage.lead, 0.0);
-}
-
-// Elements of the parameters that a stage's forward passes begin with: the first layer, and embeddings. Where
-// gradients are sharded every virtual stage waits for those of its first layer, whose sums it makes last.
-double first_elements(const ModelCost& cost, const planner::Hints& h, int stage) {
-  const int waits = planner::sharding_of(h).gradients ? h.virtual_stages : 1;
-  if (cost.layers.empty()) return waits * cost.layer.elements + (stage == 0 ? cost.first.elements : 0);
-  const auto before = std::accumulate(h.stage_layers.begin(), h.stage_layers.begin() + stage, 0);
-  return at(cost.layers, before).elements;
-}
-
-// The number of a stage's devices on one node.
-int on_node(const Job& job, const planner::Mesh& mesh) {
-  const Hints& h = job.parallel;
-  const int ranks = h.dp * h.tp * h.cp, node = job.cluster.node.gpus;
-  if (mesh.stage_stride * h.pp >= node) return std::min(mesh.stage_stride, ranks);
-  return std::min(ranks, node / h.pp);
-}
-
-// The communication of data and context parallelism and the update of a stage, while `stages` of a node
-// communicate.
-double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost& stage, double first,
-                     int stages) {
-  const Hints& h = job.parallel;
-  const planner::Sharding sharding = planner::sharding_of(h);
-  const double update = sharding.states ? stage.update.sharded(sharded_part(h, stage)) : stage.update.whole;
-  if (h.dp == 1 && h.cp == 1) return update;
-  // From a rank of a dimension to the next one.
-  const auto stride = [&](std::initializer_list<const char*> names) {
-    int innermost = -1;
-    for (const char* name : names) innermost = std::max(innermost, mesh.dim(name));
-    return innermost < 0 ? 0 : at(mesh.strides, innermost);
-  };
-  const int dp_stride = stride({"replica", "dp", "ep"}), cp_stride = stride({"cp"});
-  // Over every `apart`-th data-parallel rank, and all of context parallelism.
-  const auto among = [&](sbp::Collective collective, double bytes, int apart) {
-    std::vector<int> group;
-    for (int d = 0; d < h.dp; d += apart)
-      for (int c = 0; c < h.cp; ++c) group.push_back(d * dp_stride + c * cp_stride);
-    if (bytes == 0 || group.size() == 1) return 0.0;
-    std::sort(group.begin(), group.end());
-    const sim::Span span = sim::span_of(job.cluster, group);
-    return sim::seconds_beside(
-        job.cluster, sim::collective_time(job.cluster, collective, static_cast<int64_t>(bytes), span),
-        stages * on_node(job, mesh));
-  };
-  const auto seconds = [&](sbp::Collective collective, double size) {
-    return among(collective, (stage.elements - stage.expert_elements) * size, 1) +
-           among(collective, stage.expert_elements * size, h.ep);
-  };
-  // Layer by layer, in every micro-batch.
-  const double layers = std::max(1, stage.layers);
-  const auto by_layer = [&](sbp::Collective collective, double size) {
-    return layers * seconds(collective, size / layers);
-  };
-  // Where backward passes are split, gradients are made in the second parts.
-  const double behind = stage.weight > 0 ? stage.weight : stage.backward;
-  const GradientBytes gradient = gradient_bytes(job);
-  const double parameter = gradient.made;
-  // Gradients of the embeddings and of the first layer come last, and their parameters are wanted first.
-  const double open = stage.elements > 0 ? std::min(1.0, first / stage.elements) : 0;
-  // Kernels that cast a gradient, or add it up, by the bytes that they move in place of the usual ones'.
-  const auto kernels = [&](double bytes) {
-    return stage.accumulate.sharded(bytes / (gradient.made + 2 * gradient.summed));
-  };
-  const double cast_once = !sharding.reduces_each_micro_batch() && gradient.is_cast(false)
-                               ? kernels(gradient.summed + gradient.reduced)
-                               : 0;
-  if (!sharding.states) {
-    const double reduce = seconds(sbp::Collective::all_reduce, gradient.reduced) + cast_once;
-    return update + (h.overlap_grad ? added(job, reduce, behind, open) : reduce);
-  }
-  const double once =
-      added(job, seconds(sbp::Collective::all_gather, parameter), h.overlap_param ? stage.forward : 0, open);
-  if (!sharding.reduces_each_micro_batch()) {
-    const double reduce = seconds(sbp::Collective::reduce_scatter, gradient.reduced) + cast_once;
-    return update + once + (h.overlap_grad ? added(job, reduce, behind, open) : reduce);
-  }
-  const double m = job.train.micro_batches;
-  const double reduce = by_layer(sbp::Collective::reduce_scatter, gradient.reduced);
-  const double sums = kernels(sharded_part(h, stage) * (gradient.reduced + 2 * gradient.summed));
-  const double casts = gradient.is_cast(true) ? kernels(gradient.made + gradient.reduced) : 0;
-  const double launches = gradient.is_cast(true) ? stage.accumulate_launches : 0;
-  const double kernels_more = sums + casts - stage.accumulate.whole;
-  if (!sharding.gathers_in_each_pass())
-    return update + once + m * (added(job, reduce, behind, open) + longer(stage, kernels_more, launches));
-  // On the way back a layer's gradients are reduced before the next layer's parameters are gathered, which
-  // its kernels wait for: only the adding up of gradients is behind them.
-  const double gather = by_layer(sbp::Collective::all_gather, parameter);
-  const double waits = added(job, gather + reduce, sums, open);
-  return update +
-         m * (added(job, gather, stage.forward, open) + longer(stage, waits + kernels_more, launches));
-}
-
-// The end of a step, in s, from the `ends` of its stages' passes. Stages that stand on one node share its
-// NICs for the communication of their states. They are served in the order of their ends, as if all of it
-// came behind their passes, so a stage waits for those that end no earlier: the last one never does.
-double step_end(const Job& job, const planner::Mesh& mesh, const ModelCost& cost,
-                const std::vector<StageCost>& stages, const std::vector<double>& ends) {
-  const int node = job.cluster.node.gpus;
-  const int together = planner::stages_on_node(mesh, job.parallel.pp, node);
-  std::vector<double> alone, on_nic;  // s, by stage: with the NICs to itself; that others wait for it
-  for (size_t s = 0; s < stages.size(); ++s) {
-    const double first = first_elements(cost, job.parallel, static_cast<int>(s));
-    alone.push_back(state_seconds(job, mesh, stages[s], first, 1));
-    const double all = together == 1 ? alone[s] : state_seconds(job, mesh, stages[s], first, together);
-    on_nic.push_back((all - alone[s]) / std::max(1, together - 1));
-  }
-  const auto node_of = [&](size_t s) { return mesh.device(0, static_cast<int>(s)) / node; };
-  double last = 0;
-  for (size_t s = 0; s < stages.size(); ++s) {
-    double end = ends[s] + alone[s];
-    for (size_t t = 0; together > 1 && t < stages.size(); ++t)
-      if (t != s && node_of(t) == node_of(s) && ends[t] >= ends[s]) end += on_nic[t];
-    last = std::max(last, end);
-  }
-  return last;
-}
-
-// Communication of the gradients of a head that shares the word embedding, between the last stage and the
-// first: no work is left to hide it.
-double tied_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& cost) {
-  const Hints& h = job.parallel;
-  std::set<int> devices;
-  for (const TiedUse& use : cost.tied) devices.insert(mesh.device(0, stage_of(h, use.layer)));
-  if (devices.size() < 2) return 0;
-  const GradientBytes gradient = gradient_bytes(job);
-  const planner::Sharding sharding = planner::sharding_of(h);
-  const double size = sharding.gradients ? gradient.summed : gradient.reduced;
-  const double bytes =
-      size * cost.tied.back().states.elements / (sharding.states ? planner::shards_of(h) : 1);
-  const sim::Span span = sim::span_of(job.cluster, {devices.begin(), devices.end()});
-  return sim::seconds_beside(
-      job.cluster,
-      sim::collective_time(job.cluster, sbp::Collective::all_reduce, static_cast<int64_t>(bytes), span),
-      on_node(job, mesh));
 }
 
 // Seconds to send so many bytes from each rank of a stage to one of another, by all ranks at once.
