@@ -2,10 +2,10 @@
 
   python3 tests/docs/readmes.py [ROOT]
 
-It fails if a README.md omits a source file of its folder or one of its subfolders, if it names a file that is not
-there, or if it begins with a table instead of a paragraph that says what to read it for. `name.*`, `name.h` and
-`name.cpp` each stand for every file of that name, whatever it ends in; capitals and `*` stand for any text
-(`kernels_GROUP.cpp`). In columns with the heading `file`, `script` or `folder`, the end may be left out. The files of
+It fails if a top folder with a CMakeLists.txt has no README.md, if a README.md omits a source file of its folder or
+one of its subfolders, if it names a file that is not there, or if it begins with a table instead of a paragraph that
+says what to read it for. `name.*`, `name.h` and `name.cpp` each stand for every file of that name, whatever it ends
+in; capitals and `*` stand for any text (`kernels_GROUP.cpp`). In columns with the heading `file`, `script` or `folder`, the end may be left out. The files of
 a subfolder without a README.md need not be listed.
 """
 import os
@@ -102,9 +102,9 @@ def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent.parent).resolve()
     tops = [d for d in sorted(root.iterdir()) if d.is_dir() and not d.name.startswith((".", "build"))]
     readmes = [page for top in tops for page in sorted(top.rglob("README.md")) if "node_modules" not in page.parts]
-    if not readmes:
-        sys.exit(f"{root} has no folder with a README.md")
-    found = [fault for readme in readmes for fault in faults(readme, root)]
+    found = [f"{top.name}/ has no README.md" for top in tops
+             if (top / "CMakeLists.txt").exists() and not (top / "README.md").exists()]
+    found += [fault for readme in readmes for fault in faults(readme, root)]
     print("\n".join(found) if found else f"{len(readmes)} pages name the files of their folders")
     sys.exit(bool(found))
 
