@@ -1,5 +1,5 @@
-// Kinds of ops that passes and lowering treat in a way of their own. Only kind_of() maps an op's type to its
-// kind.
+// Kinds of ops that passes, lowering and time models treat in a way of their own. Only kind_of() maps an op's
+// type to its kind.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,24 @@ enum class OpKind : uint8_t {
   cast,        // to another type
   sum,         // add, sum: of two or more tensors
   accumulate,  // a sum over micro-batches
-  product,     // with a weight, alone or with what is fused behind it
-  attention,   // fused, as one kernel
+  reduction,   // over axes
+  norm,        // of layers: layer_norm, rms_norm
+  fused,       // pointwise ops as one kernel
+  softmax,     // of scaled and masked scores
+  softmax_grad,
+  product,                // with a weight, alone
+  product_with_epilogue,  // with what follows it: a bias, a residual, an activation
+  weight_grad,
+  weight_grad_with_bias,
+  batched_product,  // of two activations, or of each expert
+  convolution,
+  convolution_input_grad,
+  convolution_weight_grad,
+  attention,  // fused, as one kernel
   attention_grad,
   dispatch,  // of tokens to experts
   combine,   // of experts' results, by token
+  combine_grad,
   // of plans
   load,    // a batch's part onto the device
   read,    // of a batch's part, as files

@@ -196,9 +196,7 @@ class TypeChecker {
   void known_attrs(const PlanPlace& where, const Actor& x,
                    std::initializer_list<std::string_view> known) const {
     for (const auto& [name, value] : x.attrs) {
-      const std::string_view base =
-          std::string_view(name).substr(0, name.find(name.find("_step_") != name.npos ? "_step_" : "_by_"));
-      require(std::find(known.begin(), known.end(), base) != known.end(), where,
+      require(std::find(known.begin(), known.end(), changed_attr(name)) != known.end(), where,
               "no attribute {}; known are {}", name, fmt::join(known, ", "));
     }
   }

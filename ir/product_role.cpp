@@ -1,5 +1,7 @@
 #include "ir/product_role.h"
 
+#include "ir/op_kind.h"
+
 namespace boxcar::ir {
 namespace {
 
@@ -11,7 +13,9 @@ bool has_true(const Attrs& attrs, const char* name) {
 }  // namespace
 
 ProductRole role_of(const OpDef& def, const Attrs& attrs) {
-  if (def.name.ends_with("_grad") || has_true(attrs, "transpose_a")) return ProductRole::weight_grad;
+  const OpKind kind = kind_of(def.name);
+  if (kind == OpKind::weight_grad || kind == OpKind::weight_grad_with_bias || has_true(attrs, "transpose_a"))
+    return ProductRole::weight_grad;
   return has_true(attrs, "transpose_b") ? ProductRole::input_grad : ProductRole::forward;
 }
 

@@ -135,6 +135,8 @@ int64_t moved(const std::string& name, int64_t value, int64_t times, int64_t ste
 
 }  // namespace
 
+std::string_view changed_attr(std::string_view name) { return mark_in(name).name; }
+
 std::set<std::string> differing_dims(const Attrs& attrs) {
   std::set<std::string> dims;
   for (const auto& [name, value] : attrs)

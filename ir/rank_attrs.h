@@ -14,6 +14,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/types.h"
@@ -36,6 +37,8 @@ void add_difference(Attrs& attrs, const std::string& name, const std::string& di
 struct Coordinates {
   int64_t own = 0, first = 0;
 };
+// The attribute that one of them changes: "offset" of "offset_step_tp" and "offset_by_tp". Others themselves.
+std::string_view changed_attr(std::string_view name);
 // The dimensions along which they differ.
 std::set<std::string> differing_dims(const Attrs& attrs);
 // The attributes of one rank, without the differences. Throws Error (bad input) where a difference has no

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <set>
 
@@ -18,27 +17,26 @@ namespace boxcar::planner {
 namespace {
 
 struct Row {
+  Schedule kind;
   // Forward passes of stage `stage` of `stages` before its first backward pass, where there are enough.
   int (*ahead)(int stages, int stage, int micro_batches);
   // Where the backward pass is split: its second parts that wait while there is a forward pass to run.
   int (*behind)(int stage) = nullptr;
 };
 
-constexpr auto rows = std::to_array<Row>({
-    {[](int stages, int stage, int) { return stages - stage - 1; }},  // 1f1b
-    {[](int, int, int micro_batches) { return micro_batches - 1; }},  // gpipe
-    {[](int stages, int stage, int) { return stages - stage - 1; },   // zb-h1
+constexpr Row rows[] = {
+    {Schedule::one_f_one_b, [](int stages, int stage, int) { return stages - stage - 1; }},
+    {Schedule::gpipe, [](int, int, int micro_batches) { return micro_batches - 1; }},
+    {Schedule::zb_h1, [](int stages, int stage, int) { return stages - stage - 1; },
      [](int stage) { return stage; }},
-    {[](int stages, int stage, int) { return 2 * (stages - stage - 1); },  // zb-h2
+    {Schedule::zb_h2, [](int stages, int stage, int) { return 2 * (stages - stage - 1); },
      [](int stage) { return 2 * stage; }},
-});
-
-const Row& row_of(Schedule kind) { return rows.at(static_cast<size_t>(kind)); }
+};
 
 // Forward passes of one chunk before the first backward pass, where there are enough.
 int ahead_of(Schedule kind, const std::vector<int>& in_flight, int stages, int stage, int micro_batches) {
   if (!in_flight.empty()) return at(in_flight, stage) - 1;
-  return row_of(kind).ahead(stages, stage, micro_batches);
+  return find_row(rows, kind).ahead(stages, stage, micro_batches);
 }
 
 // The numbers of "7,5,3,1"; empty where the text is no list of whole numbers from 1 on.
@@ -76,10 +74,10 @@ Pipeline pipeline_of(const Hints& h, int micro_batches) {
   return {h.schedule.kind, h.pp, h.virtual_stages, micro_batches, h.schedule.in_flight, h.defer_head_grad};
 }
 
-bool splits_backward(Schedule kind) { return row_of(kind).behind != nullptr; }
+bool splits_backward(Schedule kind) { return find_row(rows, kind).behind != nullptr; }
 
 int most_in_flight(const PipelineSchedule& schedule, int stages, int stage, int micro_batches) {
-  const Row& row = row_of(schedule.kind);
+  const Row& row = find_row(rows, schedule.kind);
   const int waiting = row.behind ? row.behind(stage) : 0;
   return std::min(micro_batches,
                   ahead_of(schedule.kind, schedule.in_flight, stages, stage, micro_batches) + 1 + waiting);
@@ -90,7 +88,7 @@ MostOfParts most_of_parts(const Pipeline& p, int stage) {
       std::min(p.micro_batches, ahead_of(p.kind, p.in_flight, p.stages, stage, p.micro_batches) + 1);
   if (!splits_backward(p.kind)) return {first, 0};
   // With the last forward pass the second parts begin to catch up.
-  return {first, std::min(row_of(p.kind).behind(stage), p.micro_batches - first) + 1};
+  return {first, std::min(find_row(rows, p.kind).behind(stage), p.micro_batches - first) + 1};
 }
 
 // The larger groups come first.
@@ -131,7 +129,7 @@ int warm_up(const Pipeline& p, int stage) {
 int weights_behind(const Pipeline& p, int stage, int k, int all) {
   if (p.head_behind > 0) return p.head_behind;
   if (k + 1 >= all) return 0;  // no forward pass is left
-  return row_of(p.kind).behind(stage);
+  return find_row(rows, p.kind).behind(stage);
 }
 
 }  // namespace

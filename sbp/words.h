@@ -5,12 +5,17 @@
 //
 //   word(Recompute::full)                "full"
 //   parse_word<Recompute>("selective")   Recompute::selective; nothing of "some"
+//
+// Tables have a row for each value, whose `kind` it is:
+//
+//   find_row(policies, Recompute::full)    the row with .kind = Recompute::full
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +40,14 @@ std::optional<Enum> parse_word(std::string_view text) {
   const auto found = std::find(words.begin(), words.end(), text);
   if (found == words.end()) return std::nullopt;
   return static_cast<Enum>(found - words.begin());
+}
+
+// Throws std::logic_error where a value has no row.
+template <typename Row, size_t count, typename Enum>
+const Row& find_row(const Row (&rows)[count], Enum kind) {
+  for (const Row& row : rows)
+    if (row.kind == kind) return row;
+  throw std::logic_error("no row for " + word(kind));
 }
 
 }  // namespace boxcar

@@ -23,7 +23,7 @@ bool fuses_with(const backends::Framework& framework, const ir::Actor* producer)
     case backends::Float8Fuses::kernels:
       return ir::op(producer->op).family == ir::Family::memory;
     case backends::Float8Fuses::norms:
-      return producer->op == "layer_norm" || producer->op == "rms_norm";
+      return producer->is(ir::OpKind::norm);
     case backends::Float8Fuses::nothing:
       break;
   }

@@ -49,7 +49,7 @@ void op_waits(const Subject& s, RunAct& run) { run.waits = named(s.framework.op_
 // The framework's one kernel for the softmax of attention does not take all: others run in its place.
 void fused_softmax(const Subject& s, RunAct& run) {
   const backends::FusedSoftmax& fused = s.framework.fused_softmax;
-  const bool forward = s.actor.op == "scale_mask_softmax", backward = s.actor.op == "scale_mask_softmax_grad";
+  const bool forward = s.actor.is(ir::OpKind::softmax), backward = s.actor.is(ir::OpKind::softmax_grad);
   if (fused.multiple == 0 || !(forward || backward)) return;
   const ir::TensorType scores = output_types(s.program, s.actor).at(0);  // [sequences, heads, queries, keys]
   const size_t rank = scores.shape.size();
@@ -68,7 +68,7 @@ void sums_in_products(const Subject& s, RunAct& run) {
   const bool full = output_types(s.program, s.actor).at(0).dtype == ir::DType::float32;
   if (!full && !(s.framework.sums_half_in_products && s.actor.is(ir::OpKind::accumulate))) return;
   const int producer = at(s.program.registers, input.reg).producer;
-  run.in_producer = at(s.program.actors, producer).op == "matmul_weight_grad";
+  run.in_producer = at(s.program.actors, producer).is(ir::OpKind::weight_grad);
 }
 
 // Results [sequences, ...] of more than one sequence, where the framework's kernels want another order.

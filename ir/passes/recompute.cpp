@@ -20,24 +20,32 @@
 #include "ir/derived_name.h"
 #include "ir/passes/pass.h"
 #include "sbp/at.h"
+#include "sbp/words.h"
 
 namespace boxcar::ir {
 namespace {
 
 struct Policy {
+  Recompute kind;
   // Whether an op of the layer runs again. `products`: the layer's products before it.
   bool (*runs_again)(const Op& op, int products);
   bool opens = false;      // it opens the layer's backward pass; else it waits for its first reader
   bool by_module = false;  // of the chosen modules alone, each a group
 };
+
+bool is_product(const Op& op) { return op.is(OpKind::product) || op.is(OpKind::product_with_epilogue); }
+
 constexpr Policy policies[] = {
-    // By Recompute, in its order.
-    {[](const Op&, int) { return false; }},
-    {.runs_again = [](const Op& op, int) { return !op.is(OpKind::attention); }, .by_module = true},
-    {.runs_again = [](const Op&, int) { return true; }, .opens = true},
-    {[](const Op& op, int products) {
-      return !op.is(OpKind::attention) && (!op.is(OpKind::product) || products % 2 == 1);
-    }},
+    {.kind = Recompute::none, .runs_again = [](const Op&, int) { return false; }},
+    {.kind = Recompute::selective,
+     .runs_again = [](const Op& op, int) { return !op.is(OpKind::attention); },
+     .by_module = true},
+    {.kind = Recompute::full, .runs_again = [](const Op&, int) { return true; }, .opens = true},
+    {.kind = Recompute::ops,
+     .runs_again =
+         [](const Op& op, int products) {
+           return !op.is(OpKind::attention) && (!is_product(op) || products % 2 == 1);
+         }},
 };
 
 class Recomputer {
@@ -95,7 +103,7 @@ class Recomputer {
   const Op& first_run(size_t position) const { return rewrite_.new_ops()[position]; }
   bool in_layer(const Op& op) const { return op.layer >= 0 && op.layer < static_cast<int>(layers_.size()); }
   Layer& layer(const Op& op) { return at(layers_, op.layer); }
-  const Policy& policy(const Op& op) const { return at(policies, at(kinds_, op.layer)); }
+  const Policy& policy(const Op& op) const { return find_row(policies, at(kinds_, op.layer)); }
 
   // The outermost chosen module that the op is part of.
   Module chosen(const Op& op) const {
@@ -115,7 +123,7 @@ class Recomputer {
       if (begins) layer.groups.emplace_back();
       layer.groups.back().ops.push_back(rewrite_.new_ops().size());
     }
-    if (op.is(OpKind::product)) ++layer.products;
+    if (is_product(op)) ++layer.products;
   }
 
   // Reads results of this layer's groups from their second run, which stands before the first op that needs

@@ -76,6 +76,8 @@ struct Dimension {
   int change = 0;           // where nothing fits, changing lower ones costs less; 0: not proposed
   bool degree = false;      // plans that differ in it are of other degrees: each may be tried
   bool recomputes = false;  // JobKey holds the recomputation of each layer in place of these rows' values
+  bool shards = false;      // with stages, points have a higher level only where none with a lower one fits
+  bool until_fits = false;  // later values are slower: points end with one with which all of them fit
   bool always = false;      // a plan's flags say it even where it is the default
 
   const std::string& name_in_file() const { return name.empty() ? key : name; }

@@ -97,12 +97,12 @@ class Points {
     if (level == end) return then();
     const Dimension& d = *levels_[level].dimension;
     const int own = number_of(d, point_);
-    if (d.key == "zero") less_fits_.clear();
+    if (d.shards) less_fits_.clear();
     for (const int value : values(d)) {
       if (any_ && first_) break;
       set_number(d, point_, value);
       if (!keeps(levels_[level].rules)) continue;
-      if (d.key != "recompute")
+      if (!d.until_fits)
         choose(level + 1, end, then);
       else if (!recompute_more(level + 1, end, then))
         break;

@@ -11,6 +11,7 @@
 
 #include "backends/machines/collective_model.h"
 #include "backends/machines/device_profile.h"
+#include "ir/op_kind.h"
 #include "sim/fit/dials.h"
 #include "sim/fit/product_fit.h"
 #include "sim/models/convolution_time.h"
@@ -48,8 +49,8 @@ bool has_odd_rows(const measure::KernelSample& sample) {
 }
 // A product as it is written in a forward pass.
 bool is_product(const measure::KernelSample& sample) {
-  return sample.call.op == "matmul" && !has_true(sample, "transpose_a") && !has_true(sample, "transpose_b") &&
-         !has_odd_rows(sample);
+  return ir::kind_of(sample.call.op) == ir::OpKind::product && !has_true(sample, "transpose_a") &&
+         !has_true(sample, "transpose_b") && !has_odd_rows(sample);
 }
 // Two vectors and their sum: the memory's rate by itself.
 bool is_plain_sum(const measure::KernelSample& sample) {
@@ -157,7 +158,8 @@ void fit_attention(const measure::Samples& samples, DeviceProfile& device) {
     if (ir::op(sample.call.op).family != ir::Family::attention || type_of(sample) != samples.type) continue;
     // Kernels that drop probabilities are others, and no constant tells of them.
     if (sample.call.attrs.contains("p") && ir::attr_float(sample.call.attrs, "p") != 0) continue;
-    const bool is_backward = sample.call.op.ends_with("_grad"), causal = has_true(sample, "causal");
+    const bool is_backward = ir::kind_of(sample.call.op) == ir::OpKind::attention_grad;
+    const bool causal = has_true(sample, "causal");
     const auto& keys = sample.call.inputs[is_backward ? 2 : 1].shape;
     const double rate = work_of(sample).flops / (sample.seconds - device.kernel_floor);
     const auto width = static_cast<double>(keys.back());
@@ -286,7 +288,8 @@ class Shares {
     for (const measure::KernelSample& sample : samples_.kernels) {
       const ir::OpDef& def = ir::op(sample.call.op);
       if (def.family == ir::Family::none) device_.op_share[def.name] = 1;  // views that are copies here
-      const std::string role = def.name == "matmul" ? sim::role_name(def, sample.call.attrs) : def.name;
+      const std::string role =
+          ir::kind_of(def.name) == ir::OpKind::product ? sim::role_name(def, sample.call.attrs) : def.name;
       if (has_odd_rows(sample))
         odd[fmt::format("odd_{}", sim::role_name(def, sample.call.attrs))].push_back(&sample);
       else if (is_of_products(sample))

@@ -6,6 +6,7 @@
 
 #include "backends/machines/device_profile.h"
 #include "ir/images.h"
+#include "ir/op_kind.h"
 #include "sim/models/matmul_time.h"
 
 namespace boxcar::sim {
@@ -97,8 +98,9 @@ double winograd_seconds(const backends::DeviceProfile& device, const backends::C
 }  // namespace
 
 ConvolutionPass pass_of(const ir::OpDef& def) {
-  if (def.name == "conv2d_weight_grad") return ConvolutionPass::weight_grad;
-  return def.name == "conv2d_input_grad" ? ConvolutionPass::input_grad : ConvolutionPass::forward;
+  const ir::OpKind kind = ir::kind_of(def.name);
+  if (kind == ir::OpKind::convolution_weight_grad) return ConvolutionPass::weight_grad;
+  return kind == ir::OpKind::convolution_input_grad ? ConvolutionPass::input_grad : ConvolutionPass::forward;
 }
 
 ConvolutionShape convolution_shape(ConvolutionPass pass, const ir::Types& inputs, const ir::Types& outputs,

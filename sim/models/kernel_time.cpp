@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backends/machines/device_profile.h"
+#include "ir/op_kind.h"
 #include "ir/ops/attention_work.h"
 #include "sim/models/convolution_time.h"
 #include "sim/models/float8_casts.h"
@@ -43,14 +44,16 @@ std::string steps_of(const ir::Attrs& attrs) {
 double half_share(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                   const ir::Attrs& attrs) {
   if (device.half_op_share.empty() || inputs.empty() || !is_half(inputs[0].dtype)) return 1;
-  return share_in(device.half_op_share, def.name == "fused" ? steps_of(attrs) : def.name);
+  return share_in(device.half_op_share,
+                  ir::kind_of(def.name) == ir::OpKind::fused ? steps_of(attrs) : def.name);
 }
 
-// Products with a bias are as those without where the device does not say.
+// A product with an epilogue runs like one without where the device does not say.
 double product_share(const DeviceProfile& device, const ir::OpDef& def, const ir::Attrs& attrs) {
-  if (def.name == "matmul") return op_share(device, role_name(def, attrs));
-  const bool biased = def.name == "matmul_bias" || def.name == "matmul_bias_grad";
-  return op_share(device, biased && !device.op_share.contains(def.name) ? role_name(def, attrs) : def.name);
+  const ir::OpKind kind = ir::kind_of(def.name);
+  const bool more = kind == ir::OpKind::product_with_epilogue || kind == ir::OpKind::weight_grad_with_bias;
+  const bool by_role = kind == ir::OpKind::product || (more && !device.op_share.contains(def.name));
+  return op_share(device, by_role ? role_name(def, attrs) : def.name);
 }
 
 double memory_seconds(const DeviceProfile& device, const ir::OpDef& def, double bytes) {
@@ -63,7 +66,7 @@ MatmulShape shape_of(const ir::OpDef& def, const ir::TensorType& a, const ir::Te
   size_t rank = out.shape.size();
   shape.n = rank == 0 ? 1 : out.shape[rank - 1];
   shape.m = out.elements() / shape.n;
-  if (rank > 2 && def.name == "batch_matmul") {
+  if (rank > 2 && ir::kind_of(def.name) == ir::OpKind::batched_product) {
     shape.m = out.shape[rank - 2];
     shape.batch = out.elements() / (shape.m * shape.n);
   }
@@ -110,7 +113,7 @@ constexpr int64_t tile_queries = 128;
 // where that is quicker.
 double attention_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                          const ir::Work& work, const ir::Attrs& attrs) {
-  bool backward = def.name.ends_with("_grad");
+  const bool backward = ir::kind_of(def.name) == ir::OpKind::attention_grad;
   const auto& keys = inputs[backward ? 2 : 1].shape;  // [batch, heads, sequence, head size]
   double sequence = keys.size() >= 2 ? static_cast<double>(keys[keys.size() - 2]) : 1;
   double head = keys.empty() ? 1 : static_cast<double>(keys.back());
