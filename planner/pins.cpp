@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "ir/derived_name.h"
-#include "ir/parameter_kinds.h"
 #include "planner/reduced_gradients.h"
 #include "planner/sharding.h"
 #include "sbp/at.h"
@@ -61,19 +61,30 @@ std::vector<int64_t> parts_of(size_t rank, const sbp::NdSbp& layout, const Mesh&
   return parts;
 }
 
+// Ranks of context parallelism that share a group of `experts` each have as many.
+bool cp_splits_experts(int64_t experts, const Mesh& mesh) {
+  const int ep = mesh.dim("ep"), cp = mesh.dim("cp");
+  return cp >= 0 && experts % ((ep < 0 ? 1 : at(mesh.extents, ep)) * at(mesh.extents, cp)) == 0;
+}
+
 }  // namespace
 
-sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh& mesh) {
+sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh& mesh,
+                   ir::ParameterKind kind) {
+  sbp::NdSbp result = whole;
+  if (kind == ir::ParameterKind::experts && cp_splits_experts(shape[0], mesh)) {
+    Sbp& cp = at(result, mesh.dim("cp"));
+    if (cp.is_broadcast()) cp = Sbp::S(0);
+  }
   std::vector<size_t> dims;
   int64_t shards = 1;
   for (const char* name : {"dp", "ep", "cp"})
-    if (const int d = mesh.dim(name); d >= 0 && at(whole, d).is_broadcast()) {
+    if (const int d = mesh.dim(name); d >= 0 && at(result, d).is_broadcast()) {
       dims.push_back(static_cast<size_t>(d));
       shards *= mesh.extents[dims.back()];
     }
-  if (shards == 1) return whole;
-  const Sbp shard = shard_axis(shape, parts_of(shape.size(), whole, mesh), shards);
-  sbp::NdSbp result = whole;
+  if (shards == 1) return result;
+  const Sbp shard = shard_axis(shape, parts_of(shape.size(), result, mesh), shards);
   for (size_t d : dims) result[d] = shard;
   return result;
 }
@@ -86,7 +97,7 @@ enum class Where : uint8_t { column, row, vector, stream, inside, gathered, whol
 struct PinRule {
   std::string_view pattern;
   Where where;
-  bool by_expert = false;  // in a mixture, a slice of ep has the tokens of its experts
+  bool by_expert = false;  // where a layer has experts, a slice of ep, and of cp, has the tokens of its own
   bool summed = false;     // and each rank of tp the whole sums
 };
 // How tensor parallelism splits parameters, and the activations between the parallel parts (the stream).
@@ -189,7 +200,7 @@ struct Context {
   Sharding sharding;
   const Mesh& mesh;
   std::vector<ir::ParameterKind> kinds;  // by tensor
-  bool experts;
+  std::set<int> expert_layers;
   Pins pins;
   const Chosen* chosen = nullptr;
 
@@ -218,7 +229,7 @@ sbp::NdSbp whole_layout(const Context& c, ir::TensorId weight) {
 
 StateLayout state_layout(const Context& c, ir::TensorId weight) {
   const sbp::NdSbp whole = whole_layout(c, weight);
-  return {whole, sharded(c.graph.tensor(weight).type.shape, whole, c.mesh)};
+  return {whole, sharded(c.graph.tensor(weight).type.shape, whole, c.mesh, at(c.kinds, weight))};
 }
 
 // Applies a rule to an activation; context parallelism splits [batch, sequence, ...] along the sequence.
@@ -231,9 +242,12 @@ void pin_activation(Context& c, ir::TensorId t) {
     c.set(t, "tp", Sbp::B());
   // Slots too, which fc1 and its weights' gradient read: the latter is whole then, and nothing is exchanged
   // for it again.
-  const bool by_expert = c.experts && rule->by_expert;
-  if (by_expert) c.set(t, "ep", Sbp::S(0));
   const ir::Op& op = c.producer(t);
+  const bool by_expert = rule->by_expert && c.expert_layers.contains(op.layer);
+  if (by_expert) {
+    c.set(t, "ep", Sbp::S(0));
+    if (cp_splits_experts(c.graph.tensor(t).type.shape[0], c.mesh)) c.set(t, "cp", Sbp::S(0));
+  }
   const bool is_gradient = op.phase == ir::Phase::backward && !op.recomputed;
   if ((by_expert && rule->summed) || (rule->where == Where::gathered && !is_gradient))
     c.set(t, "tp", Sbp::B());
@@ -308,13 +322,15 @@ namespace {
 Pins find_pins(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, const Chosen* chosen) {
   const size_t count = graph.tensors.size();
   std::vector<ir::ParameterKind> kinds = ir::parameter_kinds(graph);
-  const bool experts = std::find(kinds.begin(), kinds.end(), ir::ParameterKind::experts) != kinds.end();
+  std::set<int> expert_layers;
+  for (const ir::Op& op : graph.ops)
+    if (op.is(ir::OpKind::dispatch)) expert_layers.insert(op.layer);
   Context c{graph,
             hints,
             sharding_of(hints),
             mesh,
             std::move(kinds),
-            experts,
+            std::move(expert_layers),
             {std::vector<PartialSbp>(count, PartialSbp(mesh.dims())),
              std::vector<std::optional<sbp::NdSbp>>(count), hints.gather_keys && !chosen},
             chosen};

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/parameter_kinds.h"
 #include "planner/mesh.h"
 
 namespace boxcar::planner {
@@ -42,6 +43,9 @@ Pins pins_of(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, const
 // cp, and over ep where ep does not split it yet. An axis that `whole` leaves whole is split if its parts are
 // equal, else one inside the parts that it has.
 //   [1024, 3072] (B, S(1)) on {dp 2, tp 4} -> (S(0), S(1));  [3072] (B, S(0)) -> (S(0,inner), S(0))
-sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh& mesh);
+// Context parallelism splits states of experts by expert where it can, as it does their gradients.
+//   experts [8, 1024, 4096] (S(0), B) on {ep 2, cp 2} -> (S(0), S(0))
+sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh& mesh,
+                   ir::ParameterKind kind);
 
 }  // namespace boxcar::planner

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -9,6 +10,7 @@
 
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
+#include "ir/derived_name.h"
 #include "ir/ops/updates.h"
 #include "ir/parameter_kinds.h"
 #include "planner/arena.h"
@@ -73,25 +75,36 @@ planner::ResolvedJob probe_job(Job probe, const CostKey& key, const std::vector<
   return planner::resolve(std::move(probe));
 }
 
-// Names of parameters, and of the registers that hold them.
-using ParameterNames = std::set<std::string>;
+// Experts' parameters by name, which is that of the registers that hold them: whether ranks of context
+// parallelism each make the gradients of other experts.
+using Experts = std::map<std::string, bool>;
 
-ParameterNames experts_in(const ir::Graph& graph) {
-  ParameterNames names;
-  const std::vector<ir::ParameterKind> kinds = ir::parameter_kinds(graph);
+Experts experts_in(const planner::LaidOut& laid) {
+  Experts experts;
+  const std::vector<ir::ParameterKind> kinds = ir::parameter_kinds(laid.graph);
   for (size_t t = 0; t < kinds.size(); ++t)
-    if (kinds[t] == ir::ParameterKind::experts) names.insert(graph.tensors[t].name);
-  return names;
+    if (kinds[t] == ir::ParameterKind::experts) experts[laid.graph.tensors[t].name] = false;
+  const int cp = laid.mesh.dim("cp");
+  for (size_t t = 0; cp >= 0 && t < laid.graph.tensors.size(); ++t) {
+    const ir::Tensor& tensor = laid.graph.tensors[t];
+    if (tensor.role != ir::Role::gradient) continue;
+    const auto expert = experts.find(std::string(ir::base_name(tensor.name)));
+    if (expert != experts.end() && at(laid.layouts.stored[t], cp).is_split()) expert->second = true;
+  }
+  return experts;
 }
 
-void add_elements(const ir::Program& program, const ParameterNames& experts, StageCost& cost) {
+void add_elements(const ir::Program& program, const Experts& experts, StageCost& cost) {
   for (const ir::Actor& actor : program.actors) {
     const auto updates = ir::updates_of(actor.op, actor.attrs);
     for (size_t t = 0; updates && t < updates->tensors; ++t) {
       const ir::Register& weight = at(program.registers, actor.inputs[updates->input(t, 0)].reg);
       const auto elements = static_cast<double>(weight.type.elements());
       cost.elements += elements;
-      if (experts.contains(weight.name)) cost.expert_elements += elements;
+      const auto expert = experts.find(weight.name);
+      if (expert == experts.end()) continue;
+      cost.expert_elements += elements;
+      if (expert->second) cost.cp_made_elements += elements;
     }
   }
 }
@@ -237,7 +250,7 @@ struct ActTimes {
 };
 
 StageCost stage_cost(const ir::Plan& plan, int program_at, bool allocates, const ActTimes& times,
-                     const std::vector<bool>& read_elsewhere, const ParameterNames& experts) {
+                     const std::vector<bool>& read_elsewhere, const Experts& experts) {
   const ir::Program& program = at(plan.programs, program_at);
   const auto& [seconds, alone, launches, least] = times;
   StageCost cost;
@@ -319,6 +332,7 @@ StageCost combine(const StageCost& a, const StageCost& b, const F& f) {
               f(a.forward_waiting, b.forward_waiting),
               f(a.elements, b.elements),
               f(a.expert_elements, b.expert_elements),
+              f(a.cp_made_elements, b.cp_made_elements),
               0,
               {},
               f(a.to_backward, b.to_backward),
@@ -443,7 +457,7 @@ struct Measuring::Probe {
   CostKey key{};  // without strides and neighbours
   Job job;
   ir::Plan plan;
-  ParameterNames experts;
+  Experts experts;
 };
 
 Measuring::Measuring(Job job, ActSeconds seconds, std::shared_ptr<Graphs> graphs)
@@ -465,7 +479,7 @@ const Measuring::Probe& Measuring::probe_of(CostKey key) {
   planner::Choose choose;
   if (needs_layouts(small)) choose = chooser(small, {.enough = 0.01}, nullptr);
   const planner::LaidOut laid = graphs_->lay_out(small, choose);
-  last_ = std::make_unique<Probe>(Probe{key, small, planner::compile(laid), experts_in(laid.graph)});
+  last_ = std::make_unique<Probe>(Probe{key, small, planner::compile(laid), experts_in(laid)});
   return *last_;
 }
 

@@ -60,7 +60,10 @@ struct StageCost {
   double waiting = 0, forward_waiting = 0;
   double elements = 0;         // of parameters, on one device
   double expert_elements = 0;  // of them, of experts
-  int layers = 0;              // of a stage
+  // Of these, of experts whose gradients are made in parts: each rank of context parallelism makes some
+  // whole.
+  double cp_made_elements = 0;
+  int layers = 0;  // of a stage
   // Bytes on a device with nothing sharded, by ir::MemoryKind. Activations: bytes that each micro-batch in
   // flight keeps; workspace: other bytes that stay, mainly slots of transfers.
   std::array<double, ir::memory_kinds> bytes{};

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "ir/op.h"
+#include "ir/parameter_kinds.h"
 #include "planner/key_writer.h"
 #include "planner/pins.h"
 #include "planner/reduced_gradients.h"
@@ -221,6 +222,7 @@ bool LayoutGraph::may_keep(const NdSbp& layout) const {
 void LayoutGraph::find_layouts() {
   layouts_.resize(graph_.tensors.size());
   const NdSbp whole = planner::broadcast(mesh_);
+  const std::vector<ir::ParameterKind> kinds = ir::parameter_kinds(graph_);
   for (State& state : all_states_) {
     std::vector<NdSbp>& all = at(layouts_, state.master);
     add_once(all, whole);
@@ -229,9 +231,10 @@ void LayoutGraph::find_layouts() {
     add_known(state.master, all);
     if (const auto pin = space_.pins.find(state.master); pin != space_.pins.end()) all = {pin->second};
     for (const NdSbp& layout : all)
-      state.stored.push_back(sharding_.states && !state.gradients.empty()
-                                 ? planner::sharded(tensor(state.master).type.shape, layout, mesh_)
-                                 : layout);
+      state.stored.push_back(
+          sharding_.states && !state.gradients.empty()
+              ? planner::sharded(tensor(state.master).type.shape, layout, mesh_, at(kinds, state.master))
+              : layout);
   }
   std::vector<bool> crosses(graph_.tensors.size());
   for (const auto& tensors : between_)

@@ -81,11 +81,11 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
     return innermost < 0 ? 0 : at(mesh.strides, innermost);
   };
   const int dp_stride = stride({"replica", "dp", "ep"}), cp_stride = stride({"cp"});
-  // Over every `apart`-th data-parallel rank, and all of context parallelism.
-  const auto among = [&](sbp::Collective collective, double bytes, int apart) {
+  // Over every `apart`-th data-parallel rank, and `cp` of context parallelism.
+  const auto among = [&](sbp::Collective collective, double bytes, int apart, int cp) {
     std::vector<int> group;
     for (int d = 0; d < h.dp; d += apart)
-      for (int c = 0; c < h.cp; ++c) group.push_back(d * dp_stride + c * cp_stride);
+      for (int c = 0; c < cp; ++c) group.push_back(d * dp_stride + c * cp_stride);
     if (bytes == 0 || group.size() == 1) return 0.0;
     std::sort(group.begin(), group.end());
     const sim::Span span = sim::span_of(job.cluster, group);
@@ -93,15 +93,20 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
         job.cluster, sim::collective_time(job.cluster, collective, static_cast<int64_t>(bytes), span),
         stages * on_node(job, mesh));
   };
-  const auto seconds = [&](sbp::Collective collective, double size) {
-    return among(collective, (stage.elements - stage.expert_elements) * size, 1) +
-           among(collective, stage.expert_elements * size, h.ep);
+  const double dense = stage.elements - stage.expert_elements, made = stage.cp_made_elements;
+  const auto gather_seconds = [&](double size) {
+    return among(sbp::Collective::all_gather, dense * size, 1, h.cp) +
+           among(sbp::Collective::all_gather, stage.expert_elements * size, h.ep, h.cp);
   };
-  // Layer by layer, in every micro-batch.
+  // Gradients that are made in parts are reduced over data parallelism alone; whole ones are gathered then.
+  const auto reduce_seconds = [&](sbp::Collective collective, double size) {
+    const bool whole = collective == sbp::Collective::all_reduce;
+    return among(collective, dense * size, 1, h.cp) +
+           among(collective, (stage.expert_elements - made) * size, h.ep, h.cp) +
+           among(collective, made * size / h.cp, h.ep, 1) +
+           (whole ? among(sbp::Collective::all_gather, made * size, h.dp, h.cp) : 0);
+  };
   const double layers = std::max(1, stage.layers);
-  const auto by_layer = [&](sbp::Collective collective, double size) {
-    return layers * seconds(collective, size / layers);
-  };
   // Where backward passes are split, gradients are made in the second parts.
   const double behind = stage.weight > 0 ? stage.weight : stage.backward;
   const GradientBytes gradient = gradient_bytes(job);
@@ -116,17 +121,16 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
                                ? kernels(gradient.summed + gradient.reduced)
                                : 0;
   if (!sharding.states) {
-    const double reduce = seconds(sbp::Collective::all_reduce, gradient.reduced) + cast_once;
+    const double reduce = reduce_seconds(sbp::Collective::all_reduce, gradient.reduced) + cast_once;
     return update + (h.overlap_grad ? added(job, reduce, behind, open) : reduce);
   }
-  const double once =
-      added(job, seconds(sbp::Collective::all_gather, parameter), h.overlap_param ? stage.forward : 0, open);
+  const double once = added(job, gather_seconds(parameter), h.overlap_param ? stage.forward : 0, open);
   if (!sharding.reduces_each_micro_batch()) {
-    const double reduce = seconds(sbp::Collective::reduce_scatter, gradient.reduced) + cast_once;
+    const double reduce = reduce_seconds(sbp::Collective::reduce_scatter, gradient.reduced) + cast_once;
     return update + once + (h.overlap_grad ? added(job, reduce, behind, open) : reduce);
   }
   const double m = job.train.micro_batches;
-  const double reduce = by_layer(sbp::Collective::reduce_scatter, gradient.reduced);
+  const double reduce = layers * reduce_seconds(sbp::Collective::reduce_scatter, gradient.reduced / layers);
   const double sums = kernels(sharded_part(h, stage) * (gradient.reduced + 2 * gradient.summed));
   const double casts = gradient.is_cast(true) ? kernels(gradient.made + gradient.reduced) : 0;
   const double launches = gradient.is_cast(true) ? stage.accumulate_launches : 0;
@@ -135,7 +139,7 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
     return update + once + m * (added(job, reduce, behind, open) + longer(stage, kernels_more, launches));
   // On the way back a layer's gradients are reduced before the next layer's parameters are gathered, which
   // its kernels wait for: only the adding up of gradients is behind them.
-  const double gather = by_layer(sbp::Collective::all_gather, parameter);
+  const double gather = layers * gather_seconds(parameter / layers);
   const double waits = added(job, gather + reduce, sums, open);
   return update +
          m * (added(job, gather, stage.forward, open) + longer(stage, waits + kernels_more, launches));

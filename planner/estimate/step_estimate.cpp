@@ -47,6 +47,7 @@ void add(StageCost& sum, const StageCost& part, double times = 1) {
   sum.forward_waiting += times * part.forward_waiting;
   sum.elements += times * part.elements;
   sum.expert_elements += times * part.expert_elements;
+  sum.cp_made_elements += times * part.cp_made_elements;
   sum.layers += part.layers;
   sum.to_backward += times * part.to_backward;
   sum.to_weight += times * part.to_weight;
@@ -74,6 +75,7 @@ StageCost layer_at(const Job& job, const ModelCost& cost, size_t index) {
     at(layer.bytes, kind) *= 1 - experts + times * experts;
   layer.elements += (times - 1) * layer.expert_elements;
   layer.expert_elements *= times;
+  layer.cp_made_elements *= times;
   return layer;
 }
 

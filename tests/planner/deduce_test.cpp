@@ -126,7 +126,7 @@ TEST(Pins, ShardsLeavePartsWholeOrLieInside) {
   Mesh mesh;
   mesh.names = {"dp", "ep", "tp"}, mesh.extents = {16, 2, 8}, mesh.strides = {16, 8, 1};
   const auto shard = [&](const sbp::Shape& shape, sbp::Sbp ep, sbp::Sbp tp) {
-    const sbp::NdSbp kept = sharded(shape, {b, ep, tp}, mesh);
+    const sbp::NdSbp kept = sharded(shape, {b, ep, tp}, mesh, ir::ParameterKind::plain);
     EXPECT_EQ(kept[1], ep.is_split() ? ep : kept[0]);
     EXPECT_EQ(kept[2], tp);
     return kept[0];
@@ -141,6 +141,19 @@ TEST(Pins, ShardsLeavePartsWholeOrLieInside) {
   EXPECT_EQ(shard({16, 64, 96}, s0, s1), sbp::Sbp::S(2));
   EXPECT_EQ(shard({16, 256, 33}, s0, s1), sbp::Sbp::S(1, 1));
   EXPECT_EQ(shard({32, 33, 33}, s0, b), inside0);
+}
+
+// As their gradients are made, so that they need not move between ranks of context parallelism.
+TEST(Pins, ShardsOfExpertsOverContextParallelismAreExperts) {
+  const sbp::Sbp s0 = sbp::Sbp::S(0), s1 = sbp::Sbp::S(1), b = sbp::Sbp::B();
+  const auto kept = [&](sbp::Shape shape, const sbp::NdSbp& whole) {
+    Mesh mesh;
+    mesh.names = {"dp", "ep", "cp"}, mesh.extents = {2, 2, 2}, mesh.strides = {4, 2, 1};
+    return sharded(shape, whole, mesh, ir::ParameterKind::experts);
+  };
+  EXPECT_EQ(kept({8, 64, 96}, {b, s0, b}), (sbp::NdSbp{s1, s0, s0}));
+  EXPECT_EQ(kept({8, 64, 96}, {b, b, b}), (sbp::NdSbp{s1, s1, s0}));
+  EXPECT_EQ(kept({6, 64, 96}, {b, s0, b}), (sbp::NdSbp{s1, s0, s1}));  // 3 experts on 2 ranks
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "backends/machines/device_profile.h"
 #include "planner/resolve.h"
 #include "planner/training_graph.h"
+#include "sbp/at.h"
 #include "sim/durations.h"
 #include "sim/simulate.h"
 #include "small_jobs.h"
@@ -63,6 +64,19 @@ TEST(Experts, WaitForTheFullestDevice) {
             sim::simulate(compile(resolve(even)), even.cluster).step_seconds);
 }
 
+// The same two experts per device where ranks of context parallelism share a group's.
+TEST(Experts, OfContextParallelismWaitForTheFullestDevice) {
+  const auto seconds = [](double skew) {
+    Job job = experts_job(2, 2, skew);
+    job.parallel.cp = 4, job.gpus = 8;
+    return seconds_of(resolve(job)).at("h0.mlp.fc1");
+  };
+  const Job even = experts_job(2, 2, 1);
+  const double launch = even.cluster.device->launch_latency + even.cluster.device->kernel_floor;
+  const double times = (1.5 + 14.5 / 15) / 2;
+  EXPECT_NEAR(seconds(1.5) - launch, times * (seconds(1) - launch), 1e-9);
+}
+
 // Tokens are exchanged twice on the way forward and twice back; gradients of experts' weights are made whole,
 // also where experts are narrower than the tokens that they read.
 TEST(Experts, OnlyTokensAreExchanged) {
@@ -80,6 +94,29 @@ TEST(Experts, OnlyTokensAreExchanged) {
     }
     EXPECT_EQ(exchanges, 4 * job.model->layers) << ffn;
   }
+}
+
+// Each rank of context parallelism makes the gradients of some experts and keeps their states: they are
+// reduced over data parallelism alone.
+TEST(Experts, GradientsStayOnTheirRankOfContextParallelism) {
+  for (const int ep : {1, 2})
+    for (const int zero : {1, 2, 3}) {
+      Job job = experts_job(2, ep, 1);
+      job.parallel.cp = 4, job.gpus = 8, job.parallel.zero = zero;
+      const ir::Plan plan = compile(resolve(job));
+      int reduced = 0;
+      for (const ir::Actor& actor : plan.programs[0].actors) {
+        if (actor.collective == sbp::Collective::none || actor.comm < 0) continue;
+        for (const ir::Input& input : actor.inputs) {
+          const std::string& name = at(plan.programs[0].registers, input.reg).name;
+          if (!name.starts_with("h0.mlp.fc1.weight") || name.find(".grad") == std::string::npos) continue;
+          EXPECT_EQ(at(plan.comms, actor.comm).name, "dp") << name;
+          EXPECT_EQ(actor.collective, sbp::Collective::reduce_scatter) << name;
+          ++reduced;
+        }
+      }
+      EXPECT_EQ(reduced, ep == 1 ? 1 : 0) << "zero " << zero;
+    }
 }
 
 // One device has all experts and so all tokens, however they are routed.

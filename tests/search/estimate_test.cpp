@@ -335,6 +335,36 @@ TEST(Search, EstimatesOfExpertsAreNearTheSimulation) {
   EXPECT_GT(points, 8);
 }
 
+// Gradients of experts are made in parts by ranks of context parallelism.
+TEST(Search, EstimatesOfExpertsAndContextParallelismAreNearTheSimulation) {
+  double off = 0;
+  int points = 0;
+  for (const char* order : {"pp,dp,cp,tp", "cp,tp,dp,pp"})
+    for (const auto& [dp, ep, cp, pp] :
+         std::vector<std::array<int, 4>>{{1, 1, 4, 2}, {1, 1, 2, 4}, {2, 1, 4, 2}, {2, 2, 4, 2}})
+      for (const int zero : {0, 1, 2}) {
+        Job job = small_gpt(16);
+        job.cluster = backends::load_cluster("dgx-1-v100-32g", 16);
+        job.gpus = dp * cp * pp;
+        job.model->layers = 4, job.model->hidden = 1024, job.model->heads = 16, job.model->seq = 1024;
+        job.model->ffn = job.model->kv_heads = 0, job.model->experts = 8;
+        job.model = ir::models::complete(job.model);
+        job.train.precision = ir::Precision::fp16;
+        job.global_batch = 16;
+        planner::Hints& h = job.parallel;
+        h.dp = dp, h.ep = ep, h.cp = cp, h.pp = pp, h.zero = zero, h.micro_batch = 1;
+        h.mesh_order = planner::parse_mesh_order(order);
+        const Job point = planner::resolve(job);
+        const Estimate e = estimate(point, measure(point, oracle().act_seconds));
+        const double simulated =
+            sim::simulate(planner::compile(planner::resolve(point)), point.cluster).step_seconds;
+        EXPECT_NEAR(e.seconds / simulated, 1, 0.25) << "dp " << dp << " ep " << ep << " cp " << cp << " pp "
+                                                    << pp << " zero " << zero << " " << order;
+        off += std::abs(e.seconds / simulated - 1), ++points;
+      }
+  EXPECT_LT(off / points, 0.06);
+}
+
 // Two kinds of layers; the decoder's read fewer tokens.
 TEST(Search, EstimatesOfADecoderAreNearTheSimulation) {
   Job job = small_gpt(4);
