@@ -142,10 +142,32 @@ class DegreeChanges {
       made.estimated_seconds = estimate->estimated_seconds;
       made.estimated_bytes = estimate->estimated_bytes;
     }
+    move_layers(made);
     if (!made.job.train.recompute_layers.empty())
       if (auto fewest = points_.with_fewest_recomputed(made)) made = std::move(*fewest);
     made.move = move;
     return made;
+  }
+
+  // Moves one layer after another to a neighbouring stage while that makes the estimate less. Layers were cut
+  // for whole backward passes, and without what comes behind the passes.
+  void move_layers(Candidate& candidate) {
+    const Move* const move = move_of(options_, "move-a-layer");
+    for (bool moves = move != nullptr; moves;) {
+      moves = false;
+      const Around around{candidate.job, candidates_, fixed_};
+      if (!move->applies(around)) return;
+      for (planner::Job& job : proposals(*move, around)) {
+        const auto estimate = points_.one(job);
+        if (!estimate || estimate->estimated_bytes > static_cast<double>(attempts_.limit()) ||
+            estimated(options_.goal, *estimate) >= estimated(options_.goal, candidate))
+          continue;
+        candidate.job = std::move(job);
+        candidate.estimated_seconds = estimate->estimated_seconds;
+        candidate.estimated_bytes = estimate->estimated_bytes;
+        moves = true;
+      }
+    }
   }
 
   // In the order of what they split; where one does not fit, the next needs more memory.

@@ -173,7 +173,7 @@ void expect_same(const host::GlobalTensors& got, const host::GlobalTensors& want
   std::map<std::string, double> rounding;
   for (const auto& [name, tensor] : wanted) {
     double& of_kind = rounding[ending(name)];
-    of_kind = std::max(of_kind, 1e-20 / eps * largest(tensor));
+    of_kind = std::max(of_kind, 1e-19 / eps * largest(tensor));
   }
   for (const auto& [name, tensor] : wanted) {
     ASSERT_TRUE(got.contains(name)) << name;
