@@ -196,6 +196,56 @@ std::unique_ptr<Kernel> make_swiglu_pairs_grad(const Call& call) {
   });
 }
 
+// Rows of x times a number each.
+template <class A>
+void scale(int64_t count, A factor, A* numbers) {
+  for (int64_t i = 0; i < count; ++i) numbers[i] *= factor;
+}
+
+std::unique_ptr<Kernel> make_weighed_swiglu_pairs(const Call& call) {
+  return for_acc(call, [&]<class A>() {
+    const int64_t n = call.outputs[0].shape.back(), rows = call.inputs[1].elements();
+    return kernel(
+        [n, rows, x = In<A>(call, 0), w = In<A>(call, 1), y = Out<A>(call, 0)](const Operands& operands) {
+          Chunk<A> pairs, gate{}, up{}, to, one;
+          for (int64_t row = 0; row < rows; ++row) {
+            const A share = *w.load(operands, row, 1, one);
+            pair_chunks(n, [&](int64_t at, int64_t count) {
+              unzip(count, x.load(operands, 2 * (row * n + at), 2 * count, pairs), gate.at, up.at);
+              each(count, kSwiglu, to.at, gate.at, up.at);
+              scale(count, share, to.at);
+              y.store(to.at, operands, row * n + at, count);
+            });
+          }
+        });
+  });
+}
+
+std::unique_ptr<Kernel> make_weighed_swiglu_pairs_grad(const Call& call) {
+  return for_acc(call, [&]<class A>() {
+    const int64_t n = call.inputs[0].shape.back(), rows = call.inputs[2].elements();
+    return kernel([n, rows, dy = In<A>(call, 0), x = In<A>(call, 1), w = In<A>(call, 2), dx = Out<A>(call, 0),
+                   dw = Out<A>(call, 1)](const Operands& operands) {
+      Chunk<A> from, pairs, gate{}, up{}, y, dgate, dup, share{}, one;
+      for (int64_t row = 0; row < rows; ++row) {
+        const A factor = *w.load(operands, row, 1, one);
+        A sum = 0;
+        pair_chunks(n, [&](int64_t at, int64_t count) {
+          const A* d = dy.load(operands, row * n + at, count, from);
+          unzip(count, x.load(operands, 2 * (row * n + at), 2 * count, pairs), gate.at, up.at);
+          each(count, kSwiglu, y.at, gate.at, up.at);
+          for (int64_t i = 0; i < count; ++i) sum += d[i] * y.at[i], share.at[i] = d[i] * factor;
+          each(count, kDGate, dgate.at, share.at, gate.at, up.at);
+          each(count, kDUp, dup.at, share.at, gate.at);
+          zip(count, dgate.at, dup.at, pairs.at);
+          dx.store(pairs.at, operands, 2 * (row * n + at), 2 * count);
+        });
+        dw.store(&sum, operands, row, 1);
+      }
+    });
+  });
+}
+
 }  // namespace
 
 void add_gated_kernels(Factories& table) {
@@ -207,7 +257,9 @@ void add_gated_kernels(Factories& table) {
                 {"swiglu", make_swiglu},
                 {"swiglu_grad", make_swiglu_grad},
                 {"swiglu_pairs", make_swiglu_pairs},
-                {"swiglu_pairs_grad", make_swiglu_pairs_grad}});
+                {"swiglu_pairs_grad", make_swiglu_pairs_grad},
+                {"weighed_swiglu_pairs", make_weighed_swiglu_pairs},
+                {"weighed_swiglu_pairs_grad", make_weighed_swiglu_pairs_grad}});
 }
 
 }  // namespace boxcar::backends::cpu

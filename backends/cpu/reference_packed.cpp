@@ -72,6 +72,25 @@ void swiglu_pairs_grad(const Tensors& in, Tensors& out, const ir::Attrs&) {
   }
 }
 
+void weighed_swiglu_pairs(const Tensors& in, Tensors& out, const ir::Attrs&) {
+  const size_t n = out[0].data.size() / std::max<size_t>(1, in[1].data.size());
+  for (size_t i = 0; i < out[0].data.size(); ++i) {
+    const double gate = in[0].data[2 * i], up = in[0].data[2 * i + 1];
+    out[0].data[i] = silu(gate) * up * in[1].data[i / n];
+  }
+}
+
+void weighed_swiglu_pairs_grad(const Tensors& in, Tensors& out, const ir::Attrs&) {
+  const size_t n = in[0].data.size() / std::max<size_t>(1, in[2].data.size());
+  for (size_t i = 0; i < in[0].data.size(); ++i) {
+    const double gate = in[1].data[2 * i], up = in[1].data[2 * i + 1];
+    const double dy = in[0].data[i], share = dy * in[2].data[i / n];
+    out[0].data[2 * i] = share * up * silu_slope(gate);
+    out[0].data[2 * i + 1] = share * silu(gate);
+    out[1].data[i / n] += dy * silu(gate) * up;
+  }
+}
+
 // Keeps x[row, column] where the column is not after the row, both counted in the global tensor, and with a
 // window one of that many up to the row.
 void causal_mask(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
@@ -97,6 +116,8 @@ void add_packed_kernels(KernelTable& table) {
   table["merge_heads_grad"] = merge_heads_grad;
   table["swiglu_pairs"] = swiglu_pairs;
   table["swiglu_pairs_grad"] = swiglu_pairs_grad;
+  table["weighed_swiglu_pairs"] = weighed_swiglu_pairs;
+  table["weighed_swiglu_pairs_grad"] = weighed_swiglu_pairs_grad;
   table["causal_mask"] = causal_mask;
 }
 

@@ -275,6 +275,65 @@ std::unique_ptr<Kernel> make_swiglu_pairs(const Call& call, const Place& place) 
   });
 }
 
+// Inputs 0 and 1: the gates and ups of pairs x[rows, 2 n]; 2: w[rows, 1], a number for each row.
+Map weighed_pairs(Array x, Array w, int64_t rows, int64_t n) {
+  Map map;
+  map.count = rows * n;
+  map.dims = 2;
+  map.extent[0] = rows, map.extent[1] = n;
+  map.inputs = 3;
+  for (int i = 0; i < 3; ++i) map.input[i].mode = MapInput::strided;
+  for (int i = 0; i < 2; ++i) map.input[i].stride[0] = 2 * n, map.input[i].stride[1] = 2;
+  map.input[0].array = x, map.input[1].array = second(x), map.input[2].array = w;
+  map.input[2].stride[0] = 1;
+  return map;
+}
+
+std::unique_ptr<Kernel> make_weighed_swiglu_pairs(const Call& call, const Place& place) {
+  const bool wide = any_float64(call);
+  const int64_t n = call.outputs[0].shape.back(), rows = call.inputs[1].elements();
+  return kernel(call, place, 0, [=](const Act& act) {
+    Map map = weighed_pairs(act.in(0), act.in(1), rows, n);
+    map.steps = 3;
+    map.result = 5;
+    map.step[0] = {Step::silu, 0};
+    map.step[1] = {Step::mul, 3, 1};
+    map.step[2] = {Step::mul, 4, 2};
+    map.out = act.out(0);
+    launch_map(map, wide, act.stream);
+  });
+}
+
+// dgate = dy w up silu'(gate), dup = dy w silu(gate), dw = the sum of dy up silu(gate) over a row.
+std::unique_ptr<Kernel> make_weighed_swiglu_pairs_grad(const Call& call, const Place& place) {
+  const bool wide = any_float64(call);
+  const int64_t n = call.inputs[0].shape.back(), rows = call.inputs[2].elements();
+  const ir::TensorType whole{call.inputs[0].shape, wide ? ir::DType::float64 : ir::DType::float32};
+  const Reduce sum = reduce_to(whole, call.outputs[1]);
+  const int64_t before = (scratch_of(sum) + 511) / 512 * 512;
+  return kernel(call, place, before + whole.bytes(), [=](const Act& act) {
+    Map map = weighed_pairs(act.in(1), act.in(2), rows, n);
+    map.inputs = 4;
+    map.input[3].array = act.in(0);
+    const auto launch = [&](std::initializer_list<MapStep> steps, Array out, int64_t stride) {
+      map.steps = 0;
+      for (const MapStep& step : steps) map.step[map.steps++] = step;
+      map.result = map.inputs + map.steps - 1;
+      map.out = out;
+      map.out_stride = stride;
+      launch_map(map, wide, act.stream);
+    };
+    launch({{Step::mul, 3, 2}, {Step::mul, 4, 1}, {Step::silu_grad, 5, 0}}, act.out(0), 2);
+    launch({{Step::mul, 3, 2}, {Step::silu, 0}, {Step::mul, 4, 5}}, second(act.out(0)), 2);
+    const Array memory{static_cast<std::byte*>(act.scratch) + before, static_cast<Type>(whole.dtype)};
+    launch({{Step::silu, 0}, {Step::mul, 4, 1}, {Step::mul, 5, 3}}, memory, 1);
+    Reduce reduce = sum;
+    reduce.in = memory;
+    reduce.out = act.out(1);
+    launch_reduce(reduce, act.scratch, wide, act.stream);
+  });
+}
+
 // The steps of a fused op's program. False where one has no kernel.
 bool add_steps(Program& program, const ir::FusedProgram& steps) {
   for (const ir::FusedStep& step : steps) {
@@ -420,6 +479,8 @@ void add_map_kernels(Factories& table) {
                 {"swiglu_grad", make_swiglu_grad},
                 {"swiglu_pairs", make_swiglu_pairs},
                 {"swiglu_pairs_grad", make_swiglu_pairs_grad},
+                {"weighed_swiglu_pairs", make_weighed_swiglu_pairs},
+                {"weighed_swiglu_pairs_grad", make_weighed_swiglu_pairs_grad},
                 {"nll", make_nll},
                 {"sum", make_sum},
                 {"fused", make_fused},

@@ -71,6 +71,10 @@ void swiglu(GradContext& g) {
   const auto d = g.emit_all("x", "swiglu_grad", {g.dy(), g.x(0), g.x(1)});
   for (size_t i = 0; i < 2; ++i) g.give(i, d[i]);
 }
+void weighed_swiglu_pairs(GradContext& g) {
+  const auto d = g.emit_all("x", "weighed_swiglu_pairs_grad", {g.dy(), g.x(0), g.x(1)});
+  for (size_t i = 0; i < 2; ++i) g.give(i, d[i]);
+}
 void swiglu_pairs(GradContext& g) { g.give(0, g.emit("x", "swiglu_pairs_grad", {g.dy(), g.x(0)})); }
 
 void bias_gelu(GradContext& g) {
@@ -119,6 +123,7 @@ constexpr GradRule written[] = {{"add", add},
                                 {"dropout", dropout},
                                 {"swiglu", swiglu},
                                 {"swiglu_pairs", swiglu_pairs},
+                                {"weighed_swiglu_pairs", weighed_swiglu_pairs},
                                 {"bias_gelu", bias_gelu},
                                 {"bias_dropout_add", bias_dropout_add},
                                 {"causal_mask", causal_mask},

@@ -5,6 +5,7 @@
 //                -> q[b, heads, s, d], k[b, kv_heads, s, d], v
 //   merge_heads  x[b, heads, s, d] -> [b, s, heads d]
 //   swiglu_pairs x[..., 2 n], gate and up beside each other -> silu(gate) up [..., n]
+//   weighed_swiglu_pairs  x, w[..., 1] -> silu(gate) up w [..., n]: experts' rows times their tokens' shares
 //
 // split_heads, merge_heads and merge_heads_grad are strided views on a device: the products around them read
 // and write the packed tensor in place, so they are Family::none. split_heads_grad joins three gradients and
@@ -236,6 +237,75 @@ OpDef swiglu_pairs_grad() {
       }};
 }
 
+Types weighed_pairs(std::string_view op, const TensorType& x, const TensorType& w) {
+  check_pairs(op, x);
+  TensorType y = x, one = x;
+  y.shape.back() /= 2;
+  one.shape.back() = 1;
+  same_type(op, "w", w, "one element for each row of x", one);
+  return {y};
+}
+
+std::vector<Sample> weighed_samples(const Extent& n, bool backward) {
+  std::vector<Sample> samples;
+  for (const Shape& rows : {Shape{n()}, Shape{n(), n()}}) {
+    const auto with = [&](int64_t last) {
+      Shape shape = rows;
+      shape.push_back(last);
+      return f32(shape);
+    };
+    const int64_t h = rows.size() == 1 ? n() : 12;
+    Types inputs{with(2 * h), with(1)};
+    if (backward) inputs.insert(inputs.begin(), with(h));
+    samples.push_back({.inputs = inputs});
+  }
+  return samples;
+}
+
+OpDef weighed_swiglu_pairs() {
+  return {.name = "weighed_swiglu_pairs",
+          .inputs = {"x", "w"},
+          .outputs = {"y"},
+          .infer = [](const Types& in,
+                      const Attrs&) { return weighed_pairs("weighed_swiglu_pairs", in[0], in[1]); },
+          .index_map = pairs_map("* _, * _ -> * _ ; linear 1"),
+          .extra = [](const Types& in, const Attrs&, int64_t parts) -> std::vector<sbp::Signature> {
+            const int64_t pairs = in[0].shape.back() / 2;
+            if (!aligned(2 * pairs, pairs, parts)) return {};
+            const sbp::Sbp last = sbp::Sbp::S(static_cast<int>(in[0].shape.size()) - 1);
+            return {{{last, sbp::Sbp::B()}, {last}}};
+          },
+          .extra_reason = "a split that leaves pairs of gate and up whole",
+          .work = per_element(6),
+          .tolerance = 1e-9,
+          .samples = [](const Extent& n) { return weighed_samples(n, false); }};
+}
+
+OpDef weighed_swiglu_pairs_grad() {
+  return {.name = "weighed_swiglu_pairs_grad",
+          .inputs = {"dy", "x", "w"},
+          .outputs = {"dx", "dw"},
+          .infer = [](const Types& in, const Attrs&) -> Types {
+            const TensorType y = weighed_pairs("weighed_swiglu_pairs_grad", in[1], in[2])[0];
+            same_type("weighed_swiglu_pairs_grad", "dy", in[0], "half of x", y);
+            return {in[1], in[2]};
+          },
+          .index_map = pairs_map("* _, * _, * _ -> * _, * _ ; linear 0"),
+          .extra = [](const Types& in, const Attrs&, int64_t parts) -> std::vector<sbp::Signature> {
+            const sbp::Sbp b = sbp::Sbp::B(), p = sbp::Sbp::P();
+            std::vector<sbp::Signature> legal{{{b, b, p}, {p, b}}};
+            const int64_t pairs = in[0].shape.back();
+            if (!aligned(2 * pairs, pairs, parts)) return legal;
+            const sbp::Sbp last = sbp::Sbp::S(static_cast<int>(in[0].shape.size()) - 1);
+            legal.push_back({{last, last, b}, {last, p}});
+            return legal;
+          },
+          .extra_reason = "a split that leaves pairs of gate and up whole; of the results only dx reads w",
+          .work = per_element(11),
+          .tolerance = 1e-9,
+          .samples = [](const Extent& n) { return weighed_samples(n, true); }};
+}
+
 // --- causal mask: fills x[.., row, column] where column > row, or with a window w where column <= row - w
 
 sbp::IndexMap causal_mask_map(const Types& in, const Attrs& attrs) {
@@ -281,7 +351,7 @@ OpDef causal_mask() {
 
 void add_packed_ops(std::vector<OpDef>& out) {
   for (auto row : {split_heads, split_heads_grad, merge_heads, merge_heads_grad, swiglu_pairs,
-                   swiglu_pairs_grad, causal_mask})
+                   swiglu_pairs_grad, weighed_swiglu_pairs, weighed_swiglu_pairs_grad, causal_mask})
     out.push_back(row());
 }
 

@@ -3,6 +3,7 @@
 //   add(x, bias) -> gelu                                     bias_gelu(x, bias)
 //   add(x, bias) -> [dropout] -> add(.., residual)           bias_dropout_add(x, bias, residual)
 //   scale -> [causal_mask] -> softmax                        scale_mask_softmax(x)
+//   mul(swiglu_pairs(x), w[..., 1])                          weighed_swiglu_pairs(x, w)
 //   batch_matmul(q, k^T) -> scale_mask_softmax -> [dropout] -> batch_matmul(.., v)
 //                                                            scaled_dot_product_attention(q, k, v), if flash
 //                                                            is asked for
@@ -109,6 +110,22 @@ std::optional<Match> scale_mask_softmax(const Matcher& m, const Op& root) {
   return match;
 }
 
+std::optional<Match> weighed_swiglu(const Matcher& m, const Op& root) {
+  if (root.type != "mul") return {};
+  for (const size_t side : {0u, 1u}) {
+    Match match;
+    const OpId swiglu = m.inner(root.inputs[side], "swiglu_pairs", match);
+    if (swiglu < 0) continue;
+    const TensorId x = m.op(swiglu).inputs[0], w = root.inputs[1 - side];
+    TensorType row = m.type(x);
+    row.shape.back() = 1;
+    if (m.type(w) != row) continue;
+    match.fused = {.type = "weighed_swiglu_pairs", .inputs = {x, w}};
+    return match;
+  }
+  return {};
+}
+
 // Grouped queries come through reshapes, [b, heads, s, d] to [b, kv_heads, group * s, d], which go too.
 std::optional<Match> attention(const Matcher& m, const Op& root) {
   Match match;
@@ -185,7 +202,7 @@ void sweep(Step& step, std::initializer_list<Pattern> patterns) {
 }  // namespace
 
 void fuse_patterns(Step& step) {
-  sweep(step, {bias_gelu, bias_dropout_add, scale_mask_softmax});
+  sweep(step, {bias_gelu, bias_dropout_add, scale_mask_softmax, weighed_swiglu});
   if (step.options.flash) sweep(step, {attention});
 }
 

@@ -92,6 +92,7 @@ const Row kRows[] = {
     {"fused_grad", "fused", "dy0 xs", "xs", same, true},
     {"swiglu_grad", "swiglu", "dy0 x0 x1", "x0 x1"},
     {"swiglu_pairs_grad", "swiglu_pairs", "dy0 x0", "x0"},
+    {"weighed_swiglu_pairs_grad", "weighed_swiglu_pairs", "dy0 x0 x1", "x0 x1"},
 };
 
 // The rows above, and the gradients of pointwise ops.

@@ -205,6 +205,7 @@ const Call kOps[] = {
     Call{"dropout", {a23}, {{"p", 0.5}}},
     Call{"swiglu", {a23, a23}},
     Call{"swiglu_pairs", {f32({2, 4})}},
+    Call{"weighed_swiglu_pairs", {f32({2, 4}), f32({2, 1})}},
     Call{"matmul_add", {a23, f32({3, 4}), f32({2, 4})}},
     Call{"matmul_add", {a23, f32({3, 4}), f32({2, 4}), f32({4})}},
     Call{"bias_gelu", {a23, f32({3})}},

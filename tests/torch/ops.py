@@ -442,6 +442,7 @@ OPS = {
     "tanh": lambda x, a, m: x[0].tanh(),
     "top_k": lambda x, a, m: list(x[0].topk(a["k"])),
     "transpose": lambda x, a, m: x[0].permute(a["perm"] or list(range(x[0].dim()))[::-1]),
+    "weighed_swiglu_pairs": lambda x, a, m: F.silu(x[0][..., 0::2]) * x[0][..., 1::2] * x[1],
     "where": lambda x, a, m: torch.where(x[0], x[1], x[2]),
 }
 
