@@ -61,6 +61,7 @@ bool uses(const planner::Job& job, const char* number) {
   return ir::has_number(ir::row_of(job.train.optimizer), number);
 }
 bool clips(const planner::Job& job) { return job.train.clip_norm == 0 || !job.train.off.contains("clip"); }
+bool keeps_moments(const planner::Job& job) { return ir::chooses_moments(job.train); }
 bool uses_momentum(const planner::Job& job) { return uses(job, "momentum"); }
 bool uses_beta1(const planner::Job& job) { return uses(job, "beta1"); }
 bool uses_beta2(const planner::Job& job) { return uses(job, "beta2"); }
@@ -88,6 +89,7 @@ constexpr Effect effects[] = {
     {"train.fp8_recipe", has_float8, "precision is fp8"},
     {"train.gradients", is_mixed, "precision is fp16, bf16 or fp8"},
     {"train.grad_reduction", is_mixed, "precision is fp16, bf16 or fp8"},
+    {"train.moments", keeps_moments, "the optimizer keeps moments and precision is not fp64"},
     {"train.logits", is_mixed, "precision is fp16, bf16 or fp8"},
     {"model.gelu", has_gelu, "mlp is gelu"},
     {"model.rotary_base", has_rotary, "position is rotary"},

@@ -296,6 +296,8 @@ std::vector<Key> make_keys() {
   k.push_back(entry("train", "gradients", TRAIN(gradients), 0, 0,
                     "with fp16 and bf16: type of gradients, of embeddings float32 where tables are but"));
   k.push_back(
+      entry("train", "moments", TRAIN(moments), 0, 0, "type in which the optimizer keeps its moments"));
+  k.push_back(
       entry("train", "grad_reduction", PARALLEL(grad_reduction), 0, 0,
             "with fp16 and bf16: type in which gradients are reduced; sums: that of train.gradients"));
   k.push_back(choice("train", "logits", TRAIN(half_logits), {"float32", "half"},

@@ -32,7 +32,7 @@ struct Request {
 
 using Field = std::variant<int*, int64_t*, double*, bool*, std::string*, std::vector<int>*,
                            std::vector<std::string>*, ir::Precision*, ir::Recompute*, ir::Optimizer*,
-                           ir::Gradients*, planner::Reduction*, planner::PipelineSchedule*,
+                           ir::Gradients*, ir::Moments*, planner::Reduction*, planner::PipelineSchedule*,
                            planner::MeshOrder*, std::set<std::string>*, std::set<ir::Module>*>;
 
 struct Key {

@@ -298,6 +298,12 @@ std::vector<Row> make_rows() {
         "optimizer.params.momentum", "optimizer.params.weight_decay", "zero_allow_untested_optimizer"},
        "lars; lamb's ratio; decay of matrices alone, which the program's groups of parameters are for",
        write_optimizer},
+      {{"train.moments"},
+       {},
+       "bf16",
+       [](Writer& w) {
+         if (w.from.half_moments()) w.cannot("moments are float32");
+       }},
       {{"train.fused_optimizer"}, {}, "its AdamW always updates many tensors at once"},
       {{"train.clip_norm"},
        {"gradient_clipping"},

@@ -54,6 +54,7 @@ struct Source {
   bool replicated() const { return parallel().dp > 1; }
   bool sharded() const { return parallel().dp > 1 && parallel().zero > 0; }
   bool mixed() const { return ir::is_mixed(train().precision); }
+  bool half_moments() const { return train().moments == ir::Moments::bf16 && ir::chooses_moments(train()); }
   bool recomputes() const;   // anything (recomputes_anything of cli/effects.h)
   bool even_stages() const;  // all (virtual) stages have as many layers
   // Virtual stages run groups of other numbers of micro-batches than pp (planner::Groups).

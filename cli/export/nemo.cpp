@@ -160,6 +160,15 @@ void write_gradients(Writer& w) {
     w.cannot("train.grad_reduction", "gradients are reduced in the type of their sums");
 }
 
+void write_moments(Writer& w) {
+  if (!w.from.half_moments()) return;
+  if (w.from.train().optimizer != ir::Optimizer::adam || !w.from.sharded() || !w.from.mixed())
+    return w.cannot("moments of 16 bits need adam, the distributed optimizer and 16-bit precision");
+  w.set("OptimizerConfig.use_precision_aware_optimizer", true);
+  w.set("OptimizerConfig.exp_avg_dtype", python("torch.bfloat16"));
+  w.set("OptimizerConfig.exp_avg_sq_dtype", python("torch.bfloat16"));
+}
+
 void write_loss(Writer& w) {
   const ir::TrainOptions& t = w.from.train();
   const bool half = w.from.mixed() && t.half_logits;
@@ -427,6 +436,11 @@ std::vector<Row> make_rows() {
        {"MegatronMixedPrecision.grad_reduce_in_fp32"},
        "half-but-tables; a reduction in another type than the sums",
        write_gradients},
+      {{"train.moments"},
+       {"OptimizerConfig.use_precision_aware_optimizer", "OptimizerConfig.exp_avg_dtype",
+        "OptimizerConfig.exp_avg_sq_dtype"},
+       "bf16 without ZeRO, in fp32, with other optimizers than adam",
+       write_moments},
       {{"train.fused_loss", "train.logits"},
        {"GPTConfig.cross_entropy_loss_fusion", "GPTConfig.cross_entropy_fusion_impl",
         "GPTConfig.fp16_lm_cross_entropy"},

@@ -421,6 +421,12 @@ std::vector<Row> make_rows() {
        {"optimizer.name", "optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
        "optimizers other than adam",
        write_optimizer},
+      {{"train.moments"},
+       {},
+       "bf16",
+       [](Writer& w) {
+         if (w.from.half_moments()) w.cannot("moments are float32");
+       }},
       {{"train.fused_optimizer"},
        {"optimizer.implementation"},
        "",

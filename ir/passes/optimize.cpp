@@ -32,6 +32,11 @@ Attrs attrs_of(const TrainOptions& options, const OptimizerRow& row, bool is_vec
   return attrs;
 }
 
+DType moment_type(const TrainOptions& options, DType weight) {
+  const DType whole = wide(weight);
+  return whole == DType::float32 && options.moments == Moments::bf16 ? DType::bfloat16 : whole;
+}
+
 // A parameter's update in the making.
 struct Pending {
   const OptimizerRow& row;
@@ -49,7 +54,8 @@ Pending prepare(const Step& step, Rewriter& rewrite, const Gradient& gradient, O
   Pending one{row, like, attrs_of(step.options, row, is_vector), {weight, gradient.gradient}};
   for (int i = 0; i < row.moments; ++i) {  // of the parameter's shape each
     const std::string end = i == 0 ? ".m" : ".v";
-    one.operands.push_back(rewrite.add_source("parameter", like.name + end, {type.shape, wide(type.dtype)},
+    one.operands.push_back(rewrite.add_source("parameter", like.name + end,
+                                              {type.shape, moment_type(step.options, type.dtype)},
                                               Role::optimizer, {}, like));
     if (!like.replica_of.empty()) rewrite.new_ops().back().replica_of = like.replica_of + end;
   }
@@ -81,6 +87,10 @@ void update(const Step& step, Rewriter& rewrite, Pending one) {
 }
 
 }  // namespace
+
+bool chooses_moments(const TrainOptions& options) {
+  return row_of(options.optimizer).moments > 0 && options.precision != Precision::fp64;
+}
 
 void set_optimizer(TrainOptions& options, Optimizer optimizer) {
   options.optimizer = optimizer;

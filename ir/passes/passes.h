@@ -37,6 +37,10 @@ inline std::vector<std::string> words_of(Recompute) { return {"none", "selective
 enum class Gradients : uint8_t { float32, half, half_but_tables };
 inline std::vector<std::string> words_of(Gradients) { return {"float32", "half", "half-but-tables"}; }
 
+// The type in which an optimizer keeps its moments. It computes in float32, from weights in float32.
+enum class Moments : uint8_t { float32, bf16 };
+inline std::vector<std::string> words_of(Moments) { return {"float32", "bf16"}; }
+
 struct TrainOptions {
   Precision precision = Precision::fp16;
   Optimizer optimizer = Optimizer::adam;
@@ -57,8 +61,9 @@ struct TrainOptions {
   bool fused_loss = false;     // cross entropy in as few kernels as its classes leave it
   bool whole_classes = true;   // for fused_loss: no device has only a part of the classes
   Gradients gradients = Gradients::float32;
-  bool half_logits = false;  // with mixed precision: the loss reads logits in 16 bits
-  double clip_norm = 1.0;    // 0: no clipping
+  Moments moments = Moments::float32;  // in double precision all are float64
+  bool half_logits = false;            // with mixed precision: the loss reads logits in 16 bits
+  double clip_norm = 1.0;              // 0: no clipping
   double learning_rate = 1e-4;
   double weight_decay = 0;  // of matrices alone: biases and the weights of norms are left as they are
   double momentum = 0.9;    // as those of the optimizer's row (set_optimizer)
@@ -69,6 +74,9 @@ struct TrainOptions {
   std::set<std::string> off;  // passes switched off, by name
   friend bool operator==(const TrainOptions&, const TrainOptions&) = default;
 };
+
+// Whether `moments` has an effect: the optimizer keeps some, and the step is not in double precision.
+bool chooses_moments(const TrainOptions& options);
 
 // Takes an optimizer with the numbers of its row, as far as options have fields of their names.
 void set_optimizer(TrainOptions& options, Optimizer optimizer);

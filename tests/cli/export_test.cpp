@@ -340,6 +340,19 @@ TEST(ExportCommand, WritesLionWhereAFrameworkHasIt) {
     EXPECT_THAT(run_export(framework, lion).err, HasSubstr("train.optimizer lion: ")) << framework;
 }
 
+TEST(ExportCommand, WritesMomentsOfSixteenBitsWhereAFrameworkHasThem) {
+  const Words half = with({"--moments=bf16", "--zero=1"}, gpt3);
+  EXPECT_THAT(run_export("megatron", half).out,
+              HasSubstr("    --use-precision-aware-optimizer \\\n    --exp-avg-dtype bf16 \\\n"));
+  EXPECT_THAT(run_export("nemo", half).out, HasSubstr("exp_avg_sq_dtype=torch.bfloat16,"));
+  for (const char* framework : {"torchtitan", "deepspeed"})
+    EXPECT_THAT(run_export(framework, half).err, HasSubstr("train.moments bf16: moments are float32"));
+  for (const char* framework : {"megatron", "nemo"})
+    EXPECT_THAT(run_export(framework, with({"--moments=bf16", "--optimizer=momentum"}, gpt3)).err,
+                HasSubstr("train.moments bf16: moments of 16 bits need adam, "))
+        << framework;
+}
+
 TEST(ExportCommand, LetsFilesBeRead) {
   const Output json = run_export("deepspeed", gpt3);
   const auto doc = nlohmann::json::parse(json.out, nullptr, true, /*ignore_comments=*/true);

@@ -90,6 +90,22 @@ TEST(Compile, StatesAreShardedOverReplicasAndContextParallelism) {
   }
 }
 
+// Of a parameter under Adam: its master weight in 4 bytes and two moments.
+TEST(Compile, MomentsTakeHalfInSixteenBits) {
+  const auto optimizer = [](ir::Precision precision, ir::Moments moments) {
+    Job job = small_job(2, 1, 1, 2, 2);
+    job.train.precision = precision, job.train.moments = moments;
+    const ir::Plan plan = plan_of(job);
+    double bytes = 0;
+    for (const ir::Register& reg : plan.programs[0].registers)
+      if (reg.memory == ir::MemoryKind::optimizer) bytes += static_cast<double>(reg.type.bytes());
+    return bytes;
+  };
+  using enum ir::Moments;
+  EXPECT_EQ(optimizer(ir::Precision::fp16, bf16), optimizer(ir::Precision::fp16, float32) * 8 / 12);
+  EXPECT_EQ(optimizer(ir::Precision::fp64, bf16), optimizer(ir::Precision::fp64, float32));
+}
+
 // One collective over both at once; positions alone lie split over context parallelism before.
 TEST(Compile, GradientsAreReducedOverContextParallelismWithReplicas) {
   Job job = small_job(2, 1, 1, 2, 2);

@@ -202,6 +202,10 @@ const NamedChange run_layouts[] = {
        j.parallel.tp = j.parallel.dp = 2, j.parallel.zero = 3, j.train.epilogues = true;
        j.train.off = {"fuse_patterns", "fuse_elementwise"}, j.parallel.sequence_parallel = true;
      }},
+    {"moments_in_bf16",
+     [](Job& j) {
+       j.parallel.dp = j.parallel.pp = 2, j.parallel.zero = 1, j.train.moments = ir::Moments::bf16;
+     }},
     {"llama_pp",
      [](Job& j) { llama(j), j.parallel.tp = 2, j.parallel.pp = 2, j.parallel.sequence_parallel = true; }},
     {"experts",

@@ -100,19 +100,15 @@ Words flags(const RandomJob& job, const std::map<std::string, std::string>& othe
 }
 
 // On this machine, in float64.
-const std::map<std::string, std::string> here{{"cluster.preset", "local"},
-                                              {"cluster.device", ""},
-                                              {"train.precision", "fp64"},
-                                              {"train.fp8_recipe", ""},
-                                              {"train.gradients", ""},
-                                              {"train.logits", ""},
-                                              {"parallel.attention_kernel", ""},
-                                              {"train.grad_reduction", ""},
-                                              {"run.data", "random"},
-                                              {"run.cuda_graph", ""},
-                                              {"run.lr_schedule", "constant"},
-                                              {"run.warmup_steps", ""},
-                                              {"run.min_learning_rate", ""}};
+const std::map<std::string, std::string> here{
+    {"cluster.preset", "local"},  {"cluster.device", ""},
+    {"train.precision", "fp64"},  {"train.fp8_recipe", ""},
+    {"train.gradients", ""},      {"train.moments", ""},
+    {"train.logits", ""},         {"parallel.attention_kernel", ""},
+    {"train.grad_reduction", ""}, {"run.data", "random"},
+    {"run.cuda_graph", ""},       {"run.lr_schedule", "constant"},
+    {"run.warmup_steps", ""},     {"run.min_learning_rate", ""},
+};
 
 // The loss of a step in what `train --json` printed.
 double loss_of(const Said& said, int64_t step) {

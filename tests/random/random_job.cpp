@@ -107,6 +107,7 @@ std::vector<Dimension> make_dimensions() {
       {"train.precision", {"fp32", "tf32", "fp16", "bf16", "fp64", "fp8"}},
       {"train.fp8_recipe", {"delayed", "current", "blocks", "mxfp8", "nvfp4"}},
       {"train.gradients", {"float32", "half", "half-but-tables"}},
+      {"train.moments", {"float32", "bf16"}},
       {"train.grad_reduction", {"sums", "float32", "half"}},
       {"train.logits", {"float32", "half"}},
       {"train.epilogues", no_yes},
