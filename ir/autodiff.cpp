@@ -121,7 +121,7 @@ class Differentiator {
                        [&](TensorId input) { return at(pool_.wanted, input); });
   }
 
-  // wanted: depends on a parameter, through floating-point tensors.
+  // A tensor is wanted if it depends on a parameter through floating-point tensors.
   void find_wanted() {
     for (const Op& op : ops_) {
       const bool any = any_wanted(op);
@@ -171,7 +171,7 @@ class Differentiator {
     remember(first_new);
   }
 
-  // Notes the makers of tensors of the ops from `first_new` on.
+  // Notes the makers of tensors for the ops from `first_new` on.
   void remember(size_t first_new) {
     makers_.resize(graph().tensors.size(), -1);
     named_.resize(graph().tensors.size(), false);
@@ -179,7 +179,7 @@ class Differentiator {
       for (TensorId output : rewrite_.new_ops()[i].outputs) at(makers_, output) = static_cast<int>(i);
   }
 
-  // The sum of a tensor's contributions, -1 where there is none.
+  // The sum of a tensor's contributions, -1 if there is none.
   TensorId total(TensorId tensor, const Op& op) {
     std::vector<TensorId>& parts = contributions(tensor);
     if (parts.empty()) return -1;
@@ -191,7 +191,7 @@ class Differentiator {
     return add_up(tensor, op, name);
   }
 
-  // Adds up contributions of layers from `layer` on to tensors made before it: one sum each.
+  // Sums contributions of layers from `layer` on to tensors made before it, into one sum each.
   void add_up_before(int layer) {
     for (TensorId tensor = 0; tensor < static_cast<TensorId>(pool_.producers.size()); ++tensor) {
       const std::vector<TensorId>& parts = contributions(tensor);
@@ -201,10 +201,10 @@ class Differentiator {
     }
   }
 
-  // Sum of the contributions so far: all of them if `whole` is a name, else more are to come. Each
-  // contribution is added, where it is made, to the sum of earlier ones. For a tensor read by many layers,
-  // one sum then goes from stage to stage instead of every contribution to the producer's. Contributions in
-  // several placements, or one without a maker, are added beside the producer.
+  // Sum of the contributions so far: all of them if `whole` is a name; else there are more later. Each
+  // contribution is added to the sum of earlier ones where it is made. So for a tensor read by many layers,
+  // one sum goes from stage to stage, not every contribution to the producer's stage. Contributions in
+  // several placements, or without a maker, are added beside the producer.
   TensorId add_up(TensorId tensor, const Op& producer, const std::string& whole) {
     std::vector<TensorId>& parts = contributions(tensor);
     int& added = added_[tensor];
@@ -247,7 +247,7 @@ class Differentiator {
     return made < makers_.size() && makers_[made] >= 0 ? &at(rewrite_.new_ops(), makers_[made]) : nullptr;
   }
 
-  // A tensor that a rule made gets the name of the first gradient it serves as.
+  // A tensor that a rule made is named after the first gradient that it serves as.
   void claim(TensorId gradient, const std::string& name) {
     if (!maker(gradient) || at(named_, gradient)) return;
     at(named_, gradient) = true;
@@ -271,7 +271,7 @@ class Differentiator {
   RuleTable rules_ = rule_table();
   std::vector<int> makers_;        // by tensor: the backward op that makes it, an index into new_ops()
   std::vector<bool> named_;        // by tensor: named after a gradient that it is
-  std::map<TensorId, int> added_;  // by tensor: contributions in its first one, less one
+  std::map<TensorId, int> added_;  // by tensor: contributions in its first one, minus one
   std::vector<std::pair<TensorId, TensorId>> leaves_;
 };
 

@@ -16,6 +16,6 @@ struct Gradient {
   TensorId parameter = -1, gradient = -1;
 };
 std::vector<Gradient> differentiate(Graph& graph, TensorId loss);
-bool has_gradient(std::string_view op);  // a rule
+bool has_gradient(std::string_view op);  // whether `op` has a gradient rule
 
 }  // namespace boxcar::ir

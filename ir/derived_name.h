@@ -1,6 +1,6 @@
-// Names of the tensors that training makes of a model's and that are laid out as it is: gradients, copies in
-// 16 bits, sums, values of the next step. These endings are written and read here alone. Others lead nowhere:
-// moments ("w.m"), copies in float32 ("x.float").
+// Names of tensors that training derives from a model's tensors and lays out in the same way: gradients,
+// copies in 16 bits, sums, values of the next step. Only this file writes and reads their endings. Other
+// endings have no base name: moments ("w.m"), copies in float32 ("x.float").
 //
 //   derived_name("h0.ln1", Derived::gradient)         // "h0.ln1.grad"
 //   base_name("h0.attn.qkv.weight.half.grad")         // "h0.attn.qkv.weight"
@@ -17,7 +17,7 @@ enum class Derived : uint8_t { gradient, half, sum, next, recomputed, replica };
 std::string derived_name(std::string_view of, Derived what);
 std::string derived_name(std::string_view of, Derived what, int number);  // "embedding.word.replica7"
 
-// The name that all these were derived from, with numbers of parts ("x.grad.1").
+// The name without all these endings and without numbers of parts ("x.grad.1" gives "x").
 std::string_view base_name(std::string_view name);
 
 }  // namespace boxcar::ir

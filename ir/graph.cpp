@@ -16,7 +16,7 @@
 namespace boxcar::ir {
 namespace {
 
-// Ops outside the registry: they say where a tensor comes from or goes, and compute nothing.
+// Ops outside the registry: they are the source or the destination of a tensor, and compute nothing.
 struct Special {
   const char* type;
   Role role;
@@ -37,7 +37,7 @@ std::string join(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : prefix + "." + name;
 }
 
-// "lse" of the operand names {"out", "lse"}; "out2" where a trailing "..." repeats.
+// "lse" for the names {"out", "lse"}; "out2" for a repeated trailing "...".
 std::string output_suffix(const OpDef& def, size_t index) {
   if (index < def.outputs.size()) {
     std::string name = def.outputs[index];
@@ -47,7 +47,7 @@ std::string output_suffix(const OpDef& def, size_t index) {
   return fmt::format("out{}", index);
 }
 
-// Names stand in the graph's text as they are.
+// Names are written unquoted in the graph's text.
 void check_name(const char* what, const std::string& name) {
   if (!is_graph_name(name))
     throw Error::input(fmt::format("{} '{}'", what, name), "a name holds letters, digits and _ . - / only");

@@ -7,11 +7,11 @@
 //   %y: float32[4, 8] = matmul(%x, %w)
 //
 // One line per op: outputs with their types, the op, operands, {attributes that are not defaults}, then
-// everything else that is not a default, in this order: @placement, a layout per output ("-": left open),
+// everything else that is not a default, in the order @placement, a layout per output ("-": left open),
 // to=layout, replica_of=, name=, role=, layer=, phase=, module=, core (module core_attn), runs_again,
-// recomputed. Text reads back: parse_graph(to_text(g)) gives the same text. Where it is read, the types of a
-// registered op's results may be left out, and results after the first as well, which then get names of their
-// own:
+// recomputed. Text reads back: parse_graph(to_text(g)) gives the same text. In text to be parsed, a line may
+// omit the types of a registered op's results, and also the results after the first, which then get default
+// names:
 //
 //   %n = layer_norm(%y, %gamma, %beta)             also defines %n.mean and %n.rstd
 //
@@ -24,7 +24,7 @@
 //   %w.next: float32[5, 8], ... = adam(%w, %w.grad.sum, %w.m, %w.v, ...) phase=update
 //   update %w = %w.next
 //
-// An op of phase update that depends on state alone (the cast) belongs to the end of the *previous* step: the
+// An op of phase update that depends only on state (the cast) belongs to the end of the *previous* step: the
 // next step's forward phase starts from its outputs, which exist before the first step.
 #pragma once
 
@@ -50,9 +50,9 @@ enum class Role : uint8_t { activation, input, parameter, gradient, optimizer, c
 // Which part of the step an op runs in: forward and backward run once per micro-batch, update once per step.
 enum class Phase : uint8_t { forward, backward, update };
 // Parts of a layer that recomputation may choose, in the words of Megatron-LM's --recompute-modules.
-// core_attn: between queries, keys and values of an attention and its context; layernorm: the norms in front
-// of a layer's halves, or behind them; mla_up_proj: from latents to queries, keys and values; moe: router,
-// experts and what moves tokens to them, moe_act and shared_experts being parts of it.
+// core_attn: an attention, from its queries, keys and values to its context; layernorm: the norms in front of
+// a layer's halves, or after them; mla_up_proj: from latents to queries, keys and values; moe: router,
+// experts and the ops that move tokens to them; moe_act and shared_experts are parts of it.
 enum class Module : uint8_t { none, core_attn, layernorm, mla_up_proj, mlp, moe, moe_act, shared_experts };
 inline std::vector<std::string> words_of(Module) {
   return {"none", "core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"};
@@ -79,7 +79,7 @@ struct Op {
   bool runs_again = false;           // recomputation: the first of two runs of a forward op
   bool recomputed = false;           // the second, in the backward phase
   std::optional<sbp::NdSbp> to_sbp;  // for "to_global": the layout asked for
-  std::string replica_of;            // a state on several stages: the name of the first one of it
+  std::string replica_of;            // a state on several stages: the name of its first replica
 
   bool is(OpKind kind) const { return kind_of(type) == kind; }
 };
@@ -106,25 +106,26 @@ struct Graph {
   bool in_layer(const Op& op) const { return op.layer >= 0 && op.layer < layers; }
 };
 
-// input, parameter, constant and to_global are not in the registry: they say where a tensor comes from or
-// goes.
+// input, parameter, constant and to_global are not in the registry: they are the source or the destination of
+// a tensor.
 bool is_special(std::string_view op_type);
 Role usual_role(
     std::string_view op_type);  // of a result: input, parameter, constant; activation for all others
 
-// Default names of an op's results: "h0.ln1", "h0.ln1.mean", "h0.ln1.rstd"; "x.out2" where a result has none.
+// Default names of an op's results: "h0.ln1", "h0.ln1.mean", "h0.ln1.rstd"; "x.out2" for a result without a
+// name.
 std::string output_name(const OpDef& def, const std::string& op_name, size_t index);
 int64_t parameter_elements(const Graph& graph);  // of all "parameter" ops
 std::string layer_name(int layer);               // "h3": prefix of the names of its ops and tensors
 // "ln2.grad" for "h3.ln2.grad", made in layer 3; outside of layers the whole name.
 std::string name_in_layer(const Graph& graph, TensorId id);
 
-// The consumers of every tensor, by tensor id, in op order; an op that reads a tensor twice is listed once.
+// The consumers of every tensor, by tensor id, in op order. An op that reads a tensor twice is listed once.
 std::vector<std::vector<OpId>> consumers(const Graph& graph);
 TensorId find_tensor(const Graph& graph,
                      std::string_view name);  // throws Error (bad input) with the nearest name
 
-// Whether it is of a state that an optimizer keeps beside a weight: a moment.
+// Whether it updates a moment, a state that an optimizer keeps beside a weight.
 bool is_of_moment(const Graph& graph, const Update& update);
 
 const char* to_text(Role role);    // "activation"
@@ -133,11 +134,11 @@ std::string to_text(const Graph& graph);
 Graph parse_graph(std::string_view text);  // throws Error with line and column
 
 // Every op is in the registry, operands exist and come before use, types match infer, names are unique,
-// pinned layouts fit tensor and placement. Throws Error (fault) naming the first op at fault. Run after every
-// pass.
+// pinned layouts fit tensor and placement. Throws Error (fault) naming the first op at fault. It runs after
+// every pass.
 void verify(const Graph& graph);
 
-// Builds a graph as a program for one device. Not thread-safe; cheap to copy TensorIds around.
+// Builds a graph as a program for one device. Not thread-safe. TensorIds are cheap to copy.
 //
 //   Builder b("mlp");
 //   auto x = b.input("x", {{4, 5}, DType::float32});
@@ -159,9 +160,9 @@ class Builder {
   // The same global tensor on another placement or in another layout (line 13 of Table 4): a boxing op.
   TensorId to_global(TensorId tensor, int placement, sbp::NdSbp sbp);
 
-  // Ops built from here on belong to this layer and carry this name prefix.
+  // Ops built from here on belong to this layer and have this name prefix.
   void set_layer(int layer, std::string prefix);
-  // Ops built from here on are of this module; returns the one before.
+  // Ops built from here on are of this module; returns the previous one.
   Module set_module(Module module) { return std::exchange(module_, module); }
   const TensorType& type(TensorId tensor) const;
   Graph finish();  // verifies; throws Error (bad input)

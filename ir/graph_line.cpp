@@ -59,7 +59,7 @@ std::string_view GraphLine::until(std::string_view stops) {
   bool quoted = false;
   for (; at_ < text_.size(); ++at_) {
     const char c = text_[at_];
-    if (quoted && c == '\\') ++at_;  // what follows is taken as it is
+    if (quoted && c == '\\') ++at_;  // the next character is taken as it is
     if (c == '"') quoted = !quoted;
     if (quoted) continue;
     if (depth == 0 && stops.find(c) != std::string_view::npos) break;

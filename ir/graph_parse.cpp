@@ -83,7 +83,7 @@ class Parser {
     }
   }
 
-  // One of the tensors before `end`, those of the lines above.
+  // A tensor with an id below `end`, from the lines above.
   TensorId operand(GraphLine& line, TensorId end) {
     line.expect('%');
     const size_t begin = line.at();
@@ -121,7 +121,7 @@ class Parser {
     graph_.ops.push_back(std::move(op));
   }
 
-  // `typed` becomes false where the type is left out.
+  // Sets `typed` to false if the type is omitted.
   TensorId define(GraphLine& line, OpId producer, int output, bool& typed) {
     line.expect('%');
     const size_t begin = line.at();

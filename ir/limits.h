@@ -1,5 +1,5 @@
-// Upper limits of numbers in a graph or plan, which may come from anybody. Within them, whatever ops compute
-// from extents and attributes fits in 64 bits.
+// Upper limits of numbers in a graph or plan, which may be untrusted. Within them, every number that ops
+// compute from extents and attributes fits in 64 bits.
 //
 //   flaw_of({{4, 6}}) == "";  flaw_of({{4, -6}}) == "an extent is negative"
 #pragma once
@@ -13,10 +13,10 @@ namespace boxcar::ir {
 // Limit of an extent and of the magnitude of a whole number in an op's attribute: products of two fit in 64
 // bits.
 inline constexpr int64_t most_extent = int64_t{1} << 31;
-// Limit of the product of a tensor's extents, where 0 counts as 1: three times as many still fit in 64 bits.
+// Limit of the product of a tensor's extents, with 0 counted as 1. Three times this still fits in 64 bits.
 inline constexpr int64_t most_elements = int64_t{1} << 60;
 
-// Why no tensor may have this type; empty where one may.
+// Why a tensor may not have this type; empty if it may.
 std::string flaw_of(const TensorType& type);
 
 }  // namespace boxcar::ir

@@ -18,7 +18,7 @@ constexpr auto kGroups = {add_matmul_ops, add_elementwise_ops, add_reduce_ops, a
                           add_index_ops,  add_update_ops,      add_nn_ops,     add_attention_ops,
                           add_conv_ops,   add_packed_ops,      add_fused_ops};
 
-// How many inputs a row allows.
+// The numbers of inputs that a row allows.
 struct Arity {
   size_t least = 0, most = 0;
 };
@@ -61,8 +61,8 @@ void check_attrs(const std::string& name, const Attrs& attrs) {
   }
 }
 
-// Numbers of a graph or plan may come from anybody. Values that a row computes from numbers that pass here,
-// and from its own results, fit in 64 bits.
+// Numbers of a graph or plan may be untrusted. Values that a row computes from numbers that pass here, and
+// from its own results, fit in 64 bits.
 void guard(OpDef& def) {
   def.infer = [name = def.name, operands = fmt::format("{}", fmt::join(def.inputs, ", ")),
                allowed = arity(def), infer = std::move(def.infer)](const Types& inputs, const Attrs& attrs) {
@@ -88,7 +88,7 @@ const std::vector<OpDef>& registry() {
   return ops;
 }
 
-// Few names agree in these, and passes look for thousands of ops.
+// Few names agree in all four values. Speed matters because passes look up thousands of ops.
 struct NameHash {
   size_t operator()(std::string_view name) const {
     if (name.empty()) return 0;
@@ -120,8 +120,7 @@ std::string known_attrs(const OpDef& def) {
   return text;
 }
 
-// An integer stands for a float; everything else must be of the same
-// kind.
+// An integer may stand for a float; everything else must be of the same kind.
 Attr convert(const OpDef& def, const std::string& name, const Attr& wanted, const Attr& given) {
   if (wanted.index() == given.index()) return given;
   if (std::holds_alternative<double>(wanted) && std::holds_alternative<int64_t>(given)) {

@@ -1,5 +1,5 @@
-// The op registry: one row per op. Everything the compiler knows of an op is in its row, including signatures
-// that no index map can express, with the reason.
+// The op registry: one row per op. A row holds everything the compiler knows about its op, including
+// signatures that no index map can express, with the reason.
 //
 //   const OpDef& matmul = op("matmul");
 //   matmul.infer({f32[4,6], f32[6,8]}, {}) == {f32[4,8]}
@@ -37,17 +37,17 @@ struct Domain {
   bool infinite = false;
 };
 
-// One example call, which law 1 is checked on and which documents the op.
+// One example call. Law 1 is checked on it, and it documents the op.
 struct Sample {
   Types inputs = {};
-  Attrs attrs = {};                  // completed by whoever runs it
-  std::vector<Domain> domains = {};  // one per input; those left out have the default
+  Attrs attrs = {};                  // completed by the caller
+  std::vector<Domain> domains = {};  // one per input; missing ones are the default
 };
 
-// Draws an extent, 2 to 7, anew at each call.
+// Draws a new extent, 2 to 7, at each call.
 using Extent = std::function<int64_t()>;
 
-// Signatures that are valid yet not offered, and why. Law 1 expects exactly these to be missing.
+// Signatures that are valid but not offered, and why. Law 1 expects exactly these to be missing.
 struct Omission {
   std::string reason = {};  // one line
   std::function<bool(const sbp::Signature&)> covers = {};
@@ -68,20 +68,20 @@ struct OpDef {
   // Signatures an index map cannot express (split vocabulary, reshape, ...), for `parts` devices; may be
   // empty.
   std::function<std::vector<sbp::Signature>(const Types& inputs, const Attrs&, int64_t parts)> extra = {};
-  std::string extra_reason = {};  // one line, required where extra is set
-  // Attributes of part `index` of `parts` under `signature`, where they differ from the global ones: global
+  std::string extra_reason = {};  // one line, required if extra is set
+  // Attributes of part `index` of `parts` under `signature`, if they differ from the global ones: global
   // counts and offsets. `inputs` are the global types before this mesh dimension. Empty: unchanged.
   std::function<Attrs(const Types& inputs, const Attrs&, const sbp::Signature&, int64_t parts, int64_t index)>
       localize = {};
   // Work on local types. Empty: bytes of inputs and outputs once, no flops.
   std::function<Work(const Types& inputs, const Types& outputs, const Attrs&)> work = {};
-  double tolerance = 0;  // law 1: relative; 0 where the op is exact on small integers
-  std::function<std::vector<Sample>(const Extent& extent)> samples = {};  // at least one; law 1 walks them
+  double tolerance = 0;  // law 1: relative; 0 if the op is exact on small integers
+  std::function<std::vector<Sample>(const Extent& extent)> samples = {};  // at least one; for law 1
   std::vector<Omission> omitted = {};
 };
 
 // The registry, by name; a plain immutable table, built on first use. Throws Error (bad input) with the
-// nearest name where there is none.
+// nearest name if `name` is unknown.
 const OpDef& op(std::string_view name);
 bool has_op(std::string_view name);
 std::span<const OpDef> all_ops();  // in name order
@@ -89,11 +89,12 @@ std::span<const OpDef> all_ops();  // in name order
 // attrs with defaults filled in; throws on an unknown attribute or a wrong type, naming the known ones.
 Attrs complete(const OpDef& def, const Attrs& attrs);
 
-// All legal signatures on one mesh dimension of `parts` devices: derived ones, then extra ones; none twice.
+// All legal signatures on one mesh dimension of `parts` devices: derived ones, then extra ones, without
+// duplicates.
 std::vector<sbp::Signature> signatures(const OpDef& def, const Types& inputs, const Attrs& attrs,
                                        int64_t parts);
 
-// Attributes of part `index`; `attrs` itself where the op has no localize.
+// Attributes of part `index`; `attrs` itself if the op has no localize.
 Attrs localize(const OpDef& def, const Types& inputs, const Attrs& attrs, const sbp::Signature& signature,
                int64_t parts, int64_t index);
 

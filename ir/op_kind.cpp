@@ -50,7 +50,7 @@ constexpr Row kinds[] = {
     {"write", OpKind::write},
 };
 
-// The rows by size, first and last character: passes ask for kinds of thousands of ops.
+// The rows by size, first and last character, because passes ask for the kinds of thousands of ops.
 constexpr size_t slots = 128;
 constexpr size_t slot_of(std::string_view type) {
   return type.empty()

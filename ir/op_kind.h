@@ -1,5 +1,5 @@
-// Kinds of ops that passes, lowering and time models treat in a way of their own. Only kind_of() maps an op's
-// type to its kind.
+// Kinds of ops that passes, lowering and time models treat specially. Only kind_of() maps an op's type to its
+// kind.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ enum class OpKind : uint8_t {
   softmax,     // of scaled and masked scores
   softmax_grad,
   product,                // with a weight, alone
-  product_with_epilogue,  // with what follows it: a bias, a residual, an activation
+  product_with_epilogue,  // with the ops after it: a bias, a residual, an activation
   weight_grad,
   weight_grad_with_bias,
   batched_product,  // of two activations, or of each expert

@@ -1,5 +1,5 @@
-// Checks the order of definitions in a graph in one walk, cheap enough to follow every pass in every build.
-// `verify` is the full check.
+// Checks the order of definitions in a graph in one walk. It is cheap enough to run after every pass in every
+// build. `verify` is the full check.
 //
 //   %z = neg(%y), %y = mul(%x, %w)   graph g: op z: operand %y is not defined before it
 #pragma once

@@ -7,7 +7,8 @@
 namespace boxcar::ir {
 namespace {
 
-// The tensor, what it is cast from, and so on to the parameter; none where that is something else.
+// The tensor and the tensors that it is cast from, back to a parameter; none if the origin is not a
+// parameter.
 std::vector<TensorId> copies_of_parameter(const Graph& graph, TensorId t) {
   const auto producer = [&](TensorId made) -> const Op& {
     return at(graph.ops, graph.tensor(made).producer);
@@ -21,7 +22,7 @@ std::vector<TensorId> copies_of_parameter(const Graph& graph, TensorId t) {
 
 std::vector<ParameterKind> parameter_kinds(const Graph& graph) {
   std::vector<ParameterKind> kinds(graph.tensors.size(), ParameterKind::plain);
-  std::vector<bool> by_expert(graph.tensors.size());  // made of what moe_dispatch gave each expert
+  std::vector<bool> by_expert(graph.tensors.size());  // made from results of moe_dispatch
   for (const Op& op : graph.ops) {
     if (op.phase != Phase::forward || !has_op(op.type)) continue;
     const bool reads =
@@ -52,7 +53,7 @@ std::vector<bool> vector_parameters(const Graph& graph) {
     if (op.phase != Phase::forward || !has_op(op.type)) continue;
     const Family family = ir::op(op.type).family;
     if (family != Family::matmul && family != Family::convolution) continue;
-    for (size_t factor = 0; factor < 2; ++factor)  // a bias may stand behind them
+    for (size_t factor = 0; factor < 2; ++factor)  // a bias may follow them
       for (const TensorId copy : copies_of_parameter(graph, op.inputs[factor])) at(vectors, copy) = false;
   }
   return vectors;

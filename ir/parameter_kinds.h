@@ -14,11 +14,12 @@ namespace boxcar::ir {
 
 enum class ParameterKind : uint8_t { plain, convolution, experts };
 
-// By tensor, of parameters and their casts, as forward ops read them; all others are plain.
+// By tensor: the kind of a parameter or of its cast, by the forward ops that read it. All other tensors are
+// plain.
 std::vector<ParameterKind> parameter_kinds(const Graph& graph);
 
-// By tensor: parameters that are biases, or factors of channels as norms have them. No product or convolution
-// multiplies by them, and they have at most one axis longer than 1, that of experts apart.
+// By tensor: whether it is a parameter that is a bias, or a factor per channel as in norms. No product or
+// convolution multiplies by them, and they have at most one axis longer than 1, not counting that of experts.
 std::vector<bool> vector_parameters(const Graph& graph);
 
 }  // namespace boxcar::ir

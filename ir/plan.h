@@ -1,12 +1,13 @@
-// The plan: the physical graph that every backend runs. Actors, registers, queues and groups, written as one
-// program per kind of rank, so that a plan for 1,024 devices is as short as one for its distinct programs.
+// The plan: the physical graph that every backend runs. It consists of actors, registers, queues and groups.
+// There is one program per kind of rank, so the length of a plan for 1,024 devices depends only on its
+// distinct programs.
 //
 // A *program* is what one rank does. A *class* is a set of devices that run one program. Programs name no
 // devices: traffic between devices goes through `comms` (which devices form a communicator group) and `peers`
 // (which device another one pulls from).
 //
 //   one step = for each program, its `schedule`: a list of (phase, micro-batch). An actor belongs to one
-//   phase and acts once each time that phase runs. A queue's fixed order over a step: the schedule, and in
+//   phase and acts once each time that phase runs. A queue's fixed order over a step is the schedule, and in
 //   each phase the queue's actors in program order. That order repeats every step.
 //
 // Rates. `Register::every = m`: the producer writes into one slot over m acts and sends req after the m-th
@@ -20,19 +21,19 @@
 //
 // In place. An actor that also writes a register it reads (adam: w, g, m, v -> w, m, v) updates it: that
 // input takes no message and no credit, and act i reads what act i - 1 left there. Such a register has count
-// 1 and every = 1, its value before training lies in its slot; `initial` is 1 where other readers run before
-// the update in a step, 0 where they run after it (they then see the new value in the same step). A
-// collective with the attribute in_place=true and no output but a control register writes its results over
-// its inputs: readers of a result read the input's register and the control register.
+// 1 and every = 1, its value before training lies in its slot. `initial` is 1 if other readers run before the
+// update in a step, 0 if they run after it (they then see the new value in the same step). A collective with
+// the attribute in_place=true and no output but a control register writes its results over its inputs:
+// readers of a result read the input's register and the control register.
 //
 // Turns. A pull with a `source_queue` also holds that queue of its source device while it acts. If the queue
-// is ordered, the turn comes behind the act that made the slot readable: in the same phase run, after the
-// actors up to the producer in program order; turns at one place go by (puller's program, actor, device). The
-// pulled register then has no initial slots.
+// is ordered, the turn comes after the act that made the slot readable: in the same phase run, after the
+// actors up to the producer in program order. Turns at the same place are ordered by (puller's program,
+// actor, device). The pulled register then has no initial slots.
 //
-// Joint acts. A collective is one act of all its group's members, which begins when every member is ready and
-// its queue has come to it. A queue, ordered or not, runs one act at a time; it waits with the act whose turn
-// it is. Collectives and pulls with a turn need ordered queues.
+// Joint acts. A collective is one act of all members of its group. It begins when every member is ready and
+// has reached it in its queue. A queue, ordered or not, runs one act at a time; it waits until the act whose
+// turn it is can run. Collectives and pulls with a turn need ordered queues.
 #pragma once
 
 #include <cstdint>
@@ -75,7 +76,7 @@ struct Register {
   int producer = -1;  // actor index in this program
   MemoryKind memory = MemoryKind::activations;
   int64_t offset = -1;  // of slot 0 in the device's arena; slots lie one after the other
-  // Smaller than its type: written over an operand, or kept in fewer bits, as some frameworks do. Such a plan
+  // Smaller than its type: written over an operand, or kept in fewer bits, as in some frameworks. Such a plan
   // can be simulated but not run.
   bool over = false;
 };
@@ -89,7 +90,7 @@ struct Input {
   int program = -1;  // for a pull: the producer's program
   int peers = -1;    // for a pull: index into Plan::peers
   std::optional<sbp::Shape>
-      view;  // shape in which the op reads the slot, where a reshape was dropped; as many elements
+      view;  // shape in which the op reads the slot if a reshape was dropped; same number of elements
 };
 
 struct Actor {
@@ -104,13 +105,13 @@ struct Actor {
   int layer = -1;     // block of the model that it works for, -1: none or several
   std::string moves;  // for collectives and pulls of one tensor: its name within the layer, "ln2.grad"
   // For collectives: the kind and the members. Actors of different programs with the same comm and the same
-  // `joint` name act together; within one program the members of a group do.
+  // `joint` name act together; within one program, the members of a group act together.
   sbp::Collective collective = sbp::Collective::none;
   int comm = -1;
   std::string joint;       // empty: the actor's name
-  int64_t comm_bytes = 0;  // the larger of one rank's input and output, in bytes (for a pull: those moved)
+  int64_t comm_bytes = 0;  // the larger of one rank's input and output, in bytes (of a pull: the bytes moved)
   int64_t workspace = 0;   // scratch bytes while it acts
-  int source_queue = -1;   // for a pull: the queue of the producer's program that also takes a turn, -1: none
+  int source_queue = -1;   // for a pull: queue of the producer's program that also takes a turn, -1: none
   // A double attribute "seconds" fixes how long an act takes; tests use it with op "test".
 
   bool is(OpKind its_kind) const { return kind_of(op) == its_kind; }
@@ -119,15 +120,15 @@ struct Actor {
 struct Queue {
   std::string name;  // "compute", "net.tp", "net.pp.forward"
   QueueKind kind = QueueKind::compute;
-  bool ordered = true;  // false: whichever ready actor comes first acts (order left open)
+  bool ordered = true;  // false: the first ready actor acts (the order is open)
 };
 
-// Work of a phase: a pass runs for each micro-batch, the rest once in a step. `weight` is the second part of
-// a split backward pass, the gradients of parameters; `reduce` adds gradients up over devices.
+// Work of a phase: a pass runs for each micro-batch, the others once in a step. `weight` is the second part
+// of a split backward pass, the gradients of parameters; `reduce` sums gradients over devices.
 enum class PhaseKind : uint8_t { forward, backward, weight, reduce, update, other };
 
-// Its text is its name alone, which gives the kind and, for a pass, the chunk of the model: F0, B1, W1, G, U.
-// A plan without chunks may leave them out (F, B); any other name is of kind other.
+// Its text is its name, which gives the kind and, for a pass, the chunk of the model: F0, B1, W1, G, U. A
+// plan without chunks may omit their numbers (F, B). Any other name has kind other.
 struct PlanPhase {
   std::string name;
   PhaseKind kind = PhaseKind::other;
@@ -146,7 +147,7 @@ struct PhaseRun {
 };
 
 struct Program {
-  std::string name;                // "stage0"; "stage0.1" where ranks of a stage run several programs
+  std::string name;                // "stage0"; "stage0.1" if ranks of a stage run several programs
   std::vector<PlanPhase> phases;   // F0, B0, U
   std::vector<PhaseRun> schedule;  // of one step; text run-length encodes it
   std::vector<Queue> queues;
@@ -155,7 +156,7 @@ struct Program {
   int64_t arena_bytes = 0;        // device memory of all registers and workspaces
   int64_t workspace_offset = -1;  // the workspace shared by all actors of the compute queue
   int64_t workspace_bytes = 0;
-  int stage = -1;                      // of the pipeline; -1: it is the program of no stage
+  int stage = -1;                      // of the pipeline; -1: the program belongs to no stage
   int acts_per_step(int actor) const;  // runs of its phase in the schedule; O(schedule)
   const PlanPhase& phase_of(const Actor& actor) const { return at(phases, actor.phase); }
 };
@@ -192,7 +193,7 @@ struct Plan {
   std::map<std::string, std::string> labels;
 };
 
-// Text, one form, reads back: parse_plan(to_text(p)) gives the same text. Its short notations:
+// Text has one form and reads back: parse_plan(to_text(p)) gives the same text. For its short notations see
 // ir/plan_notation.h.
 //
 //   plan pair
@@ -219,13 +220,13 @@ struct Plan {
 //   ...
 //     p pull(%y of first via forward) -> %x on net in F bytes 256 turn net
 //
-// A register's `bytes` is written where it differs from its type's, then `over` where it is written over an
-// operand (%y: float32[4, 16] x1 activations bytes 512 over @1024). An actor's kind stands before its op
-// unless the op implies it: op pull is a pull, a collective's name a collective, any other op a kernel.
+// A register's `bytes` is written if it differs from its type's, then `over` if it is written over an operand
+// (%y: float32[4, 16] x1 activations bytes 512 over @1024). An actor's kind stands before its op unless the
+// op implies it: op pull is a pull, a collective's name a collective, any other op a kernel.
 std::string to_text(const Plan& plan);
 Plan parse_plan(std::string_view text);  // throws Error with line and column
 
-// The type that an actor reads `input` as: that of the register, with the input's view where it has one.
+// The type that an actor reads `input` as: that of the register, with the input's view if it has one.
 inline TensorType input_type(const Register& reg, const Input& input) {
   return {input.view ? *input.view : reg.type.shape, reg.type.dtype};
 }
@@ -233,7 +234,7 @@ inline TensorType input_type(const Register& reg, const Input& input) {
 // Limits that check() puts on a plan.
 constexpr int64_t most_bytes = int64_t{1} << 60;  // of anything in a program
 constexpr int most_devices = 1 << 20;
-constexpr int64_t most_actors = int64_t{1} << 24;  // of all classes, each as one device
+constexpr int64_t most_actors = int64_t{1} << 24;  // of all classes, each counted as one device
 constexpr int64_t most_acts = int64_t{1} << 30;    // of these in a step
 // Bytes of all registers of a program; a double, since the sum may overflow 64 bits.
 double register_bytes(const Program& program);

@@ -30,7 +30,7 @@ void check_names(const List& list, const std::string& where, const char* what) {
 
 bool countable(int64_t bytes) { return bytes >= 0 && bytes <= most_bytes; }
 
-// Two joint acts that came in another order on each of their queues would wait for each other.
+// Two joint acts in different orders on their queues would wait for each other.
 constexpr const char* open_queue = "acts together with others on a queue that is not ordered";
 
 class Checker {
@@ -130,7 +130,7 @@ class Checker {
     runs_.push_back(std::move(runs));
   }
 
-  // Once in a step, or once for each micro-batch.
+  // A phase runs once in a step, or once for each micro-batch.
   void check_runs(const Program& program, size_t phase, const std::vector<int>& runs) const {
     const PlanPlace where(program, program.phases[phase].name, "phase ");
     const auto all = static_cast<size_t>(plan_.micro_batches);
@@ -167,7 +167,7 @@ class Checker {
     }
   }
 
-  // A phase that runs for each micro-batch, and one that hands something over to it: in one order.
+  // A phase that runs for each micro-batch and a phase that hands data to it must run them in one order.
   void one_order(int from, int writer, int to, int reader, const PlanPlace& where, const char* verb,
                  std::string_view what) const {
     const auto &given = runs_of(from, writer), &taken = runs_of(to, reader);
@@ -309,7 +309,7 @@ class Checker {
 
   int program_of(int device) const { return at(plan_.classes, at(class_of_, device)).program; }
 
-  // Every device of a group that acts jointly has that act, the same collective as often.
+  // Every device of a group that acts jointly has that act: the same collective, the same number of times.
   void joint_acts() const {
     using Joint = std::map<int, int>;  // by program: its actor
     std::map<std::pair<int, std::string_view>, Joint> joints;

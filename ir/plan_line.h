@@ -11,7 +11,7 @@
 
 namespace boxcar::ir {
 
-// A name as it stands in the text: quoted where it holds other than letters, digits and _.-/+, or is a
+// A name in the form of the text: quoted if it has characters other than letters, digits and _.-/+, or is a
 // keyword.
 std::string name_text(std::string_view name);
 
@@ -28,15 +28,15 @@ class PlanLine {
   bool done();
   bool peek(char c);
   bool take(char c);
-  // Takes `word` if it is next and no longer name begins with it.
+  // Takes `word` if it is next and is not the beginning of a longer name.
   bool take_word(std::string_view word);
   void expect(char c);
   void expect_word(std::string_view word);
   void expect_done();
   std::string name(std::string_view what);
-  std::string_view rest();                        // what is left, taken
+  std::string_view rest();                        // takes the rest
   std::string_view until(char open, char close);  // from `open` to its matching `close`, both included
-  // Takes "12*" and gives 12; -1 where that is not next.
+  // Takes "12*" and gives 12; gives -1 if that is not next.
   int64_t turns();
   int64_t number(int64_t least, int64_t most);
   int small(int least) { return static_cast<int>(number(least, 2147483647)); }

@@ -11,7 +11,7 @@
 namespace boxcar::ir {
 namespace {
 
-// `count` values, `stride` apart; lists of these nest, outermost first.
+// `count` values, `stride` apart. Lists of these nest, outermost first.
 struct Stride {
   int count = 1, stride = 1;
 };
@@ -30,7 +30,7 @@ std::vector<int> spread(const Strides& strides, int first) {
   return values;
 }
 
-// The nest of strides that spreads to `values`, if there is one.
+// The nested strides that give `values`, if there are any.
 std::optional<Strides> factor(std::vector<int> values) {
   Strides strides;
   while (values.size() > 1) {
@@ -65,7 +65,7 @@ struct Item {
   int phase = 0, first = 0, last = 0, step = 0;
 };
 
-// Whether run j comes again `n` turns of `length` later, its micro-batch grown evenly.
+// Whether run j repeats `n` turns of `length` later, with a micro-batch that grows evenly.
 bool comes_again(std::span<const PhaseRun> runs, size_t j, size_t length, size_t n) {
   const PhaseRun& first = runs[j];
   const PhaseRun& here = runs[j + n * length];
@@ -74,7 +74,7 @@ bool comes_again(std::span<const PhaseRun> runs, size_t j, size_t length, size_t
          here.micro_batch == first.micro_batch + step * static_cast<int64_t>(n);
 }
 
-// How often the `length` runs from `begin` come again with micro-batches that grow evenly.
+// How often the `length` runs from `begin` repeat with micro-batches that grow evenly.
 size_t turns(std::span<const PhaseRun> runs, size_t begin, size_t length) {
   size_t n = 1;
   for (; begin + (n + 1) * length <= runs.size(); ++n)
@@ -95,7 +95,7 @@ std::string items_text(const std::vector<Item>& items, const std::vector<PlanPha
   return text;
 }
 
-// The body of a loop: neighbours of one phase with micro-batches in a row and one step are one item.
+// The body of a loop. Adjacent runs of one phase with consecutive micro-batches and equal steps are one item.
 std::vector<Item> body(std::span<const PhaseRun> runs, size_t begin, size_t length) {
   std::vector<Item> items;
   for (size_t j = begin; j < begin + length; ++j) {
@@ -111,7 +111,7 @@ std::vector<Item> body(std::span<const PhaseRun> runs, size_t begin, size_t leng
   return items;
 }
 
-// The loop at `begin` that covers most runs beyond its first turn; length 0 where nothing comes again.
+// The loop at `begin` that covers the most runs beyond its first turn; length 0 if nothing repeats.
 struct Loop {
   size_t length = 0, turns = 1;
 };
@@ -120,7 +120,7 @@ Loop best_loop(std::span<const PhaseRun> runs, size_t begin) {
   Loop best;
   size_t saved = 0;
   for (size_t length = 1; length <= longest && begin + 2 * length <= runs.size(); ++length) {
-    // The first run that a shorter loop did not cover is looked at before all others.
+    // Check the first run that a shorter loop did not cover before all others.
     const size_t n_more = 1 + saved / length;
     if (begin + (n_more + 1) * length > runs.size()) continue;
     if (!comes_again(runs, begin + saved % length, length, n_more)) continue;
@@ -219,7 +219,7 @@ std::vector<int> parse_device_list(PlanLine& in, int devices) {
 
 namespace {
 
-// "2 by 8, 2 by 1", and then ", stop" if that comes: `stopped`.
+// "2 by 8, 2 by 1", and then ", stop" if it follows: `stopped`.
 Strides parse_strides(PlanLine& in, int devices, std::string_view stop, bool& stopped) {
   Strides strides;
   int64_t total = 1;

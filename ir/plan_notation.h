@@ -7,10 +7,10 @@
 //   peers_text({-1, -1, 0, 1, 1})                      "2-3 from 0-1, 4 from 1"
 //   schedule_text, 1F1B on the first of 2 stages       "F[0-1] 6*(B[0+1] F[2+1]) B[6-7] U"
 //
-// A group's first rank is the sum of one multiple of each group stride; its further ranks lie at the rank
-// strides. In a schedule, F[2-5] is a row of micro-batches; in n*( ) the i-th turn, from 0, adds i times what
-// stands after +. A phase that runs once, on micro-batch 0, stands alone. The parsers take a cursor and leave
-// it after the notation.
+// A group's first rank is the sum of one multiple of each group stride. Its other ranks lie at the rank
+// strides. In a schedule, F[2-5] is a run of micro-batches. In n*( ), repetition i, counted from 0, adds i
+// times the number after +. A phase that runs once, on micro-batch 0, has no brackets. The parsers take a
+// cursor and leave it after the notation.
 #pragma once
 
 #include <string>
@@ -27,7 +27,7 @@ std::string groups_text(const std::vector<std::vector<int>>& groups);
 std::string peers_text(const std::vector<int>& source);
 std::string schedule_text(const std::vector<PhaseRun>& schedule, const std::vector<PlanPhase>& phases);
 
-// `devices` bounds the ids, so that a wrong number cannot ask for endless memory. A schedule has at most
+// `devices` bounds the ids, so that a wrong number cannot ask for unlimited memory. A schedule has at most
 // `most_runs`.
 std::vector<int> parse_device_list(PlanLine& in, int devices);
 std::vector<std::vector<int>> parse_groups(PlanLine& in, int devices);

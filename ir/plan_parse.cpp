@@ -19,11 +19,11 @@ namespace boxcar::ir {
 namespace {
 
 constexpr int most_count = std::numeric_limits<int>::max();
-// A few words can list many devices, each of which takes memory: more than any plan needs is a mistake in the
+// A few words can list many devices, and each takes memory. More than any plan needs is a mistake in the
 // text.
 constexpr size_t most_listed = 1 << 25;  // devices in all lists of a plan
 
-// Names of one kind of thing, with their numbers.
+// Names of one kind, with their indices.
 class Names {
  public:
   void add(PlanLine& in, size_t at, const char* what, const std::string& name) {
@@ -72,7 +72,7 @@ struct ProgramNames {
   Names phases, queues, registers, actors;
 };
 
-// A pull's operand, to be looked up when every program has been read.
+// A pull's operand, to be looked up after every program has been read.
 struct Pending {
   int program = 0, actor = 0;
   PlanLine line{"", 0};
@@ -180,7 +180,7 @@ class Reader {
       in.fail(fmt::format("lists of more than {} devices together", most_listed));
   }
 
-  // "NAME:" that is not in `names` yet.
+  // "NAME:", a name that is not yet in `names`.
   std::string new_name(PlanLine& in, Names& names, const char* what) {
     in.done();
     size_t at = in.at();

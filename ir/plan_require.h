@@ -1,4 +1,4 @@
-// Errors of a plan's checks: the place, then the value found and the one expected.
+// Errors of a plan's checks: the place, then the value found and the expected value.
 //
 //   require(r.every >= 1, {program, r.name, "%"}, "every {}, at least 1", r.every);
 //   throws Error (bad input): "stage0: %x: every 0, at least 1"
@@ -15,7 +15,7 @@
 
 namespace boxcar::ir {
 
-// Subject of an error; its text is built only when one is thrown.
+// Subject of an error. Its text is built only when an error is thrown.
 struct PlanPlace {
   PlanPlace(const std::string& whole) : first(whole) {}
   PlanPlace(const char* whole) : first(whole) {}

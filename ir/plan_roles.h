@@ -1,5 +1,4 @@
-// What acts of a plan do with weights, gradients and parts of tensors, by the memory that they read and
-// write.
+// Roles of a plan's acts for weights, gradients and parts of tensors, by the memory that they read and write.
 #pragma once
 
 #include "ir/plan.h"
@@ -8,7 +7,8 @@
 
 namespace boxcar::ir {
 
-// Whether `input` of `reader` is a sum of gradients: passes add it up for a phase that runs once a step.
+// Whether `input` of `reader` is a sum of gradients, which passes accumulate for a phase that runs once per
+// step.
 inline bool is_sum_of_gradients(const Program& program, const Actor& reader, const Input& input) {
   const PhaseKind phase = program.phase_of(reader).kind;
   if (input.program >= 0 || (phase != PhaseKind::reduce && phase != PhaseKind::update)) return false;
@@ -18,7 +18,7 @@ inline bool is_sum_of_gradients(const Program& program, const Actor& reader, con
 }
 
 // Whether an act of an op of Family::matmul reads a weight or makes the gradient of one. A batch_matmul of
-// attention does neither, one of experts does.
+// attention does neither; one of experts does.
 inline bool is_of_weight(const Program& program, const Actor& product) {
   const auto memory = [&program](int reg) { return at(program.registers, reg).memory; };
   if (role_of(op(product.op), product.attrs) == ProductRole::weight_grad)

@@ -12,7 +12,7 @@ namespace {
 
 using Out = std::back_insert_iterator<std::string>;
 
-// A value as the rest of a line: quoted where it would not read back as it is.
+// A value as the rest of a line, quoted if it would not read back unquoted.
 std::string value_text(const std::string& value) {
   bool plain = !value.empty() && value.front() != ' ' && value.back() != ' ' && value.front() != '"';
   if (plain) return value;

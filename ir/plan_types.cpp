@@ -27,7 +27,7 @@ std::string types_text(const Types& types) {
   return texts.empty() ? "nothing" : fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// Without the control edges.
+// The types that an actor reads, without control edges.
 Types read_types(const Program& program, const Actor& actor) {
   Types types;
   for (const Input& in : actor.inputs)
@@ -48,7 +48,7 @@ const Value* attr(const Attrs& attrs, std::string_view name) {
   return found == attrs.end() ? nullptr : std::get_if<Value>(&found->second);
 }
 
-// Where each device stands in its group of a communicator; -1: in none.
+// The place of each device in its group of a communicator; -1: in none.
 class DeviceCoordinates {
  public:
   explicit DeviceCoordinates(const Plan& plan) : plan_(plan) {}
@@ -112,8 +112,8 @@ class TypeChecker {
             reg.type.bytes(), to_text(reg.type));
   }
 
-  // Calls visit(attributes, device) for each of the class's ranks whose attributes may differ from those
-  // before.
+  // Calls visit(attributes, device) for each rank of the class whose attributes may differ from those of
+  // earlier ones.
   template <typename Visit>
   void each_rank(int program, const Actor& actor, Visit visit) {
     const PlanPlace where(at(plan_.programs, program), actor.name);
@@ -151,7 +151,7 @@ class TypeChecker {
     return {at(*along, cls.devices[rank]), at(*along, cls.devices[0])};
   }
 
-  // A kernel, a copy, an act of the host.
+  // Checks a kernel, a copy or an act of the host.
   void act(int p, const Actor& x) {
     const Program& program = at(plan_.programs, p);
     const PlanPlace where(program, x.name);
@@ -265,7 +265,7 @@ class TypeChecker {
   };
   using Members = std::vector<Member>;
 
-  // Checks the groups of a communicator, those that hold the same programs in the same places once.
+  // Checks the groups of a communicator. Groups with the same programs in the same places are checked once.
   void joint_acts(int comm) {
     std::map<std::string_view, std::vector<const Actor*>> joints;  // by name: by program
     for (size_t p = 0; p < plan_.programs.size(); ++p)
@@ -344,7 +344,7 @@ class TypeChecker {
     return found == m.actor->attrs.end() ? Attr(false) : found->second;
   }
 
-  // Operand `i` of every member, and the result of it.
+  // Checks operand `i` of every member and its result.
   void tensor(const Members& members, size_t i) const {
     const TensorType& given = members[0].in[i];
     const auto side = [&](bool in) {
@@ -411,7 +411,7 @@ class TypeChecker {
     for (const TensorType& whole : wholes) parts_of_whole(members, i, axes, parts, whole, verb);
   }
 
-  // Member k gives part m of its tensor along axes2 to member m, who puts them together along axes.
+  // Member k gives part m of its tensor along axes2 to member m, which joins the parts along axes.
   void exchanged(const Members& members, size_t i, const Types& in, const Types& out) const {
     const size_t gathered = axis_of(members, i, "axes", in[0]), split = axis_of(members, i, "axes2", in[0]);
     const PlanPlace where(*members[0].program, members[0].actor->name);

@@ -13,7 +13,7 @@ namespace boxcar::ir {
 
 enum class ProductRole : uint8_t { forward, input_grad, weight_grad };
 
-// Of an op of Family::matmul.
+// REQUIRES: an op of Family::matmul.
 ProductRole role_of(const OpDef& def, const Attrs& attrs);
 
 }  // namespace boxcar::ir

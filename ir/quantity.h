@@ -14,16 +14,16 @@ namespace boxcar::ir {
 enum class Unit : uint8_t { none, bytes, bytes_per_second, seconds, flops_per_second };
 
 struct Quantity {
-  double value = 0;  // in that unit, without its prefix
+  double value = 0;  // in the unit without its prefix
   Unit unit = Unit::none;
 };
 
-// Nothing where `text` is no finite number with one of the units or none, with nothing between.
+// Nothing unless `text` is a finite number, alone or followed directly by a unit.
 std::optional<Quantity> read_quantity(std::string_view text);
 
 const char* example_of(Unit unit);  // "450GB/s"
-// For a message about "400Gb/s": "; its unit may be MB/s, GB/s, ..., Gbit/s". Empty where `text` is no number
-// with letters behind it, or `unit` is none.
+// For a message about "400Gb/s": "; its unit may be MB/s, GB/s, ..., Gbit/s". Empty if `text` is not a number
+// followed by letters, or `unit` is none.
 std::string units_hint(std::string_view text, Unit unit);
 
 }  // namespace boxcar::ir

@@ -38,7 +38,7 @@ void each_number(const std::string& text, Visit visit) {
   }
 }
 
-// By coordinate.
+// The whole numbers by coordinate.
 std::vector<std::vector<int64_t>> numbers_of(const std::string& name, const std::vector<Attrs>& at) {
   std::vector<std::vector<int64_t>> numbers;
   const Attr& first = at[0].at(name);

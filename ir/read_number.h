@@ -9,7 +9,7 @@
 
 namespace boxcar::ir {
 
-// All of `text` as a number; nothing where it is none, or outside the type.
+// All of `text` as a number; nothing if it is not one, or is out of the type's range.
 template <class Number>
 std::optional<Number> read_number(std::string_view text) {
   Number value{};
@@ -18,7 +18,7 @@ std::optional<Number> read_number(std::string_view text) {
   return value;
 }
 
-// Whether `text` is written as a number, one outside the type included.
+// Whether `text` is written as a number, possibly out of the type's range.
 template <class Number>
 bool is_number(std::string_view text) {
   Number value{};

@@ -1,4 +1,4 @@
-// Rewriting a graph's list of ops: autodiff and every pass go through the old list once, keep, drop or
+// Rewriting a graph's list of ops. Autodiff and every pass walk through the old list once. They keep, drop or
 // replace ops and add new ones between them.
 //
 //   Rewriter rewrite(graph);                       // takes the list of ops out of the graph
@@ -39,18 +39,18 @@ class Rewriter {
   const Graph& graph() const { return graph_; }
   std::vector<Op>& old_ops() { return old_; }
 
-  // Appends a registry op in the layer, phase and placement of `like`; returns its results. Throws as infer
-  // does.
+  // Appends a registry op in the layer, phase and placement of `like`; returns its results. Throws the errors
+  // of infer.
   std::vector<TensorId> add(NewOp op, const Op& like);
   // Appends a "parameter" or "constant" op.
   TensorId add_source(const char* type, std::string name, TensorType tensor_type, Role role, Attrs attrs,
                       const Op& like);
-  // Appends an existing op, its operands replaced as replace() asked.
+  // Appends an existing op, with operands replaced as replace() asked.
   void keep(Op op);
   // Appends an op with its result types inferred anew from its operands' current types; its results replace
   // the old ones under the same names.
   void renew(Op op);
-  // From here on kept and added ops read `by` where they would read `tensor`.
+  // From here on, kept and added ops read `by` in place of `tensor`.
   void replace(TensorId tensor, TensorId by);
   TensorId current(TensorId tensor) const;  // follows replace()
   std::vector<Op>& new_ops() { return ops_; }
@@ -64,7 +64,7 @@ class Rewriter {
  private:
   Graph& graph_;
   std::vector<Op> old_, ops_;
-  std::vector<TensorId> replaced_;  // by tensor id; itself where not replaced
+  std::vector<TensorId> replaced_;  // by tensor id; itself if not replaced
   std::vector<TensorId> renumbered_;
   bool finished_ = false;
 };

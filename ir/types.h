@@ -1,4 +1,4 @@
-// Element types, tensor types and attributes: the plain values that ops are described with.
+// Element types, tensor types and attributes: plain values that describe ops.
 #pragma once
 
 #include <compare>
@@ -26,7 +26,7 @@ DType wide(DType dtype);  // type of sums and statistics of `dtype`: float64 for
 struct TensorType {
   Shape shape;
   DType dtype = DType::float32;
-  int64_t elements() const;  // 1 for a scalar; 2^58 where there are more
+  int64_t elements() const;  // 1 for a scalar; at most 2^58
   int64_t bytes() const;
   friend auto operator<=>(const TensorType&, const TensorType&) = default;
 };
@@ -40,7 +40,7 @@ std::string to_text(const Attr& attr);
 std::string to_text(const Attrs& attrs);
 Attr parse_attr(std::string_view text);
 
-// Reads an attribute that must be there; throws Error (fault) naming it.
+// Reads an attribute that must exist; throws Error (fault) naming it if it does not.
 int64_t attr_int(const Attrs& attrs, std::string_view name);
 double attr_float(const Attrs& attrs, std::string_view name);
 bool attr_bool(const Attrs& attrs, std::string_view name);

@@ -1,4 +1,4 @@
-// Bytes and seconds as people read them, three or four digits and a unit.
+// Bytes and seconds for people to read: three or four digits and a unit.
 //
 //   format_bytes(79.24e9) == "79.2 GB"; format_seconds(0.00321) == "3.21 ms"
 #pragma once

@@ -60,7 +60,7 @@ void scale(GradContext& g) { g.give(0, g.emit("x", "scale", {g.dy()}, g.attrs())
 void cast(GradContext& g) { g.give(0, g.emit("x", "cast", {g.dy()}, {{"to", dtype_of(g, g.x(0))}})); }
 void dropout(GradContext& g) { g.give(0, g.emit("x", "dropout_grad", {g.dy()}, g.attrs())); }
 
-// By the op's row.
+// The gradient by the op's row.
 void by_row(GradContext& g) {
   const PointwiseRow& row = *find_pointwise(g.op().type);
   const TensorId read = row.grad_reads == PointwiseRow::y ? g.y() : g.x(0);
@@ -91,7 +91,7 @@ void bias_dropout_add(GradContext& g) {
   g.give(2, g.dy());
 }
 
-// One kernel for all operands; what was broadcast is summed after it.
+// One kernel for all operands; gradients of broadcast operands are summed after it.
 void fused(GradContext& g) {
   std::vector<TensorId> operands = {g.dy()};
   for (size_t i = 0; i < g.inputs(); ++i) operands.push_back(g.x(i));

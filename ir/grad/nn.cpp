@@ -42,11 +42,11 @@ void attention(GradContext& g) {
                          {g.dy(), g.x(0), g.x(1), g.x(2), g.y(0), g.y(1)}, g.attrs()));
 }
 
-// --- mixture of experts; which expert a token goes to has no gradient, the router's comes through the
+// --- mixture of experts. The choice of an expert has no gradient; the router's gradient comes through the
 // weights
 
 void moe_dispatch(GradContext& g) { g.give(0, g.emit("x", "moe_dispatch_grad", {g.dy(), g.x(1)})); }
-void moe_dispatch_grad(GradContext& g) {  // a sum of experts' results that are weighed already
+void moe_dispatch_grad(GradContext& g) {  // a sum of experts' results that are already weighted
   const Shape slots = g.type(g.x(0)).shape;
   const Attrs attrs{{"experts", slots[slots.size() - 3]}, {"capacity", slots[slots.size() - 2]}};
   g.give(0, g.emit("dy", "moe_dispatch", {g.dy(), g.x(1)}, attrs));
@@ -72,7 +72,7 @@ void cross_entropy_parts(GradContext& g) {
   g.give(0, g.emit("x", "cross_entropy_grad", {g.dy(), g.x(0), g.y(1), g.y(2), g.x(1)}));
 }
 
-// Labels where nll's operands form the loss of max's operand, in pieces or with both sums in one op; else -1.
+// Labels if nll's operands form the loss of max's operand, in pieces or with both sums in one op; else -1.
 TensorId labels_of_loss(GradContext& g, const Op& max, const Op& sum, const Op& pick) {
   if (max.type != "reduce_max" || sum.inputs[0] != max.inputs[0] || sum.inputs[1] != g.x(0)) return -1;
   if (sum.type == "sum_exp_pick" && pick.name == sum.name) return sum.inputs[2];
@@ -81,7 +81,8 @@ TensorId labels_of_loss(GradContext& g, const Op& max, const Op& sum, const Op& 
 }
 
 // The loss in parts, nll(max(x), sum_exp(x, max), pick(x, labels)), has one gradient: softmax - one_hot,
-// which goes to the logits past the parts. Any other use of nll = log z + m - c goes operand by operand.
+// which goes directly to the logits. Any other use of nll = log z + m - c is differentiated operand by
+// operand.
 void nll(GradContext& g) {
   const Op &max = g.producer(g.x(0)), &sum = g.producer(g.x(1)), &pick = g.producer(g.x(2));
   if (const TensorId labels = labels_of_loss(g, max, sum, pick); labels >= 0) {
@@ -138,7 +139,7 @@ void conv2d(GradContext& g) {
     g.give(1, g.emit("w", "conv2d_weight_grad", {g.dy(), g.x(0)}, with_kernel(g.attrs(), g.type(g.x(1)))));
 }
 
-// As an op of a model: the transposed convolution of x(0), linear in both.
+// As an op of a model it is the transposed convolution of x(0), linear in both operands.
 void conv2d_input_grad(GradContext& g) {
   Attrs attrs = g.attrs();
   attrs.erase("input_size");

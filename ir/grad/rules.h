@@ -2,8 +2,8 @@
 //
 //   {"gelu", [](GradContext& g) { g.give(0, g.emit("x", "gelu_grad", {g.dy(), g.x(0)})); }}
 //
-// A rule runs once for each op through which the loss depends on a parameter. It adds backward ops and gives
-// contributions to the gradients of the operands that want one.
+// A rule runs once for each op through which the loss depends on a parameter. It adds backward ops and
+// contributes to the gradients of the operands that need one.
 #pragma once
 
 #include <span>
@@ -18,7 +18,7 @@ namespace boxcar::ir {
 
 class GradContext {
  public:
-  // State of differentiate() as it walks back: contributions to every tensor's gradient.
+  // State of differentiate() during its walk backwards: contributions to every tensor's gradient.
   struct Pool {
     Rewriter& rewrite;
     std::vector<std::vector<TensorId>> contributions;  // by tensor
@@ -35,9 +35,9 @@ class GradContext {
   size_t inputs() const { return op_.inputs.size(); }
   TensorId x(size_t i) const { return op_.inputs.at(i); }
   TensorId y(size_t i = 0) const { return op_.outputs.at(i); }
-  TensorId dy(size_t i = 0);  // the gradient of result i; zeros where the loss does not depend on it
+  TensorId dy(size_t i = 0);  // the gradient of result i; zeros if the loss does not depend on it
   bool wants(size_t i) const { return at(pool_.wanted, x(i)); }
-  // A copy: adding ops moves tensors.
+  // Returns a copy, because adding ops moves tensors.
   TensorType type(TensorId tensor) const { return pool_.rewrite.graph().tensor(tensor).type; }
   // The op that makes a tensor.
   const Op& producer(TensorId tensor) const;
@@ -47,7 +47,8 @@ class GradContext {
   std::vector<TensorId> emit_all(const std::string& what, const char* type, std::vector<TensorId> inputs,
                                  Attrs attrs = {});
   TensorId constant(const std::string& what, const TensorType& type, double value);
-  // A contribution to the gradient of operand i, or of any earlier tensor. Ignored where none is wanted.
+  // A contribution to the gradient of operand i, or of any earlier tensor. Ignored if that tensor needs no
+  // gradient.
   void give(size_t i, TensorId gradient) { give_to(x(i), gradient); }
   void give_to(TensorId tensor, TensorId gradient);
   // `gradient` summed over the dimensions along which `to` was broadcast to its shape.
@@ -62,7 +63,7 @@ class GradContext {
 struct GradRule {
   std::string_view op;
   void (*rule)(GradContext&);
-  int outputs = 1;  // results whose gradients the rule reads; a gradient of a later one is an error
+  int outputs = 1;  // number of results whose gradients the rule reads; a gradient of a later one is an error
 };
 
 std::span<const GradRule> elementwise_gradients();  // elementwise.cpp

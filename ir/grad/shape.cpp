@@ -14,7 +14,7 @@ std::vector<int64_t> reduced_axes(GradContext& g) {
   for (int64_t& axis : axes)
     if (axis < 0) axis += rank;
   if (!axes.empty()) return axes;
-  axes.resize(static_cast<size_t>(rank));  // none given: all
+  axes.resize(static_cast<size_t>(rank));  // none are given: all
   std::iota(axes.begin(), axes.end(), 0);
   return axes;
 }
@@ -38,9 +38,9 @@ void reduce_mean(GradContext& g) {
   g.give(0, spread(g, "x", g.emit("mean", "scale", {g.dy()}, {{"factor", 1 / count}})));
 }
 
-// dy goes where the operand equals the extremum, in equal shares, as PyTorch's amax has it. The operand may
-// be a sum whose parts lie on several devices, and sums in another order differ. So all below reads one copy
-// of it: `x` is the operand, by an op that is not linear and takes no parts.
+// dy goes in equal shares to the elements that equal the extremum, as in PyTorch's amax. The operand may be a
+// sum whose parts lie on several devices, and sums in another order differ. So all ops below read one copy of
+// it: `x` is the operand, from an op that is not linear and takes no parts.
 void extremum(GradContext& g, bool max) {
   const TensorType type = g.type(g.x(0));
   const Attrs rows = {{"axes", reduced_axes(g)}, {"keepdims", true}};
@@ -97,7 +97,7 @@ void gather(GradContext& g) {
   g.give(0, g.emit("x", "gather_grad", {g.dy(), g.x(1)}, {{"axis", axis}, {"extent", extent}}));
 }
 
-// The gradient of element i is the sum of dy from i on: all of it, less the prefix before i.
+// The gradient of element i is the sum of dy from i on: the whole sum minus the prefix before i.
 void cumsum(GradContext& g) {
   const int64_t axis = attr_int(g.attrs(), "axis");
   const TensorId total = g.emit("total", "reduce_sum", {g.dy()}, {{"axes", Shape{axis}}, {"keepdims", true}});

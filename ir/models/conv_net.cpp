@@ -71,7 +71,8 @@ class NetWriter {
   int64_t channels(TensorId image) const { return shape_of(image)[1]; }
   int64_t axis(size_t axis) const { return static_cast<int64_t>(axis); }
   Shape shape(int64_t n, int64_t c, int64_t h, int64_t w) const { return axes_.shape(n, c, h, w); }
-  // From channels first to the images' order, and back; either way to channels last.
+  // to_layout: from channels first to the images' order; to_first: back; to_last: from the images' order to
+  // channels last; from_last: back.
   TensorId to_layout(TensorId x, const std::string& name) {
     return c_.channels_last ? b_.op1("transpose", {x}, {{"perm", Shape{0, 2, 3, 1}}}, name + ".last") : x;
   }
@@ -199,7 +200,7 @@ class NetWriter {
     return relu(norm(conv(conv_norm_relu(x, "1", to, 3), "conv2", to, 3), "norm2"), "out");
   }
 
-  // Twice as high and wide: the transposed convolution of 2 x 2, stride 2.
+  // Doubles height and width by a transposed 2 x 2 convolution with stride 2.
   TensorId up(TensorId x) {
     const Shape shape = shape_of(x);
     const int64_t to = shape[1] / 2;
@@ -269,7 +270,7 @@ class NetWriter {
     return b_.op("layer_norm", {x, weight, b_.parameter(name + ".bias", f32({width}))}, {}, name)[0];
   }
 
-  // A transformer block over pixels as tokens: self-attention, attention to the context, and a gated
+  // A transformer block with pixels as tokens: self-attention, attention to the context, and a gated
   // feed-forward.
   TensorId transformer(TensorId image) {
     const Shape shape = shape_of(image);
@@ -289,7 +290,7 @@ class NetWriter {
     return sum(image, biased(conv(x, "after", width, 1), "after"), "attended");
   }
 
-  // Every pixel four times, and a convolution over them.
+  // Repeats every pixel four times and applies a convolution.
   TensorId nearest_up(TensorId x) {
     const Shape s = shape_of(x);
     const auto each_pixel = [&](int64_t times) {

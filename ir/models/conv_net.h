@@ -3,14 +3,14 @@
 //   resnet: 7x7 stem, max pool, bottleneck blocks (a layer each) in four groups, `width` times as wide
 //   inside;
 //     layers 16 (ResNet-50), 33 (ResNet-101) or 50 (ResNet-152). v1.5: a block's stride is in its 3x3
-//   wide_resnet: the same, but for the 3x3 convolution alone being `width` times as wide as the first
+//   wide_resnet: the same, but only the 3x3 convolution is `width` times as wide as the first
 //   alexnet: five convolutions and three products (a layer each)
 //   unet: pairs of 3x3 convolutions (a layer each), `layers` odd: down with max pools to the middle one, up
-//     with transposed convolutions, each beside what the same level made on the way down; labels by pixel
-//   diffusion_unet: the U-Net of latent diffusion, one residual block and one transformer block of 8 heads a
-//     level (the last level down and the first up to the image have no attention, the latter two residual
-//     blocks), two residual blocks around a transformer block in the middle; a layer each. Channels double
-//     from level to level, but for the last. Its loss is the mean square error of each pixel
+//     with transposed convolutions, each joined to the same level's result on the way down; labels by pixel
+//   diffusion_unet: the U-Net of latent diffusion. Each level has a residual and a transformer block (8
+//     heads). The last level down and the last level up have no transformer block; the last level up has
+//     two residual blocks. In the middle are two residual blocks around a transformer block. Each of these is
+//     a layer. Channels double per level, except at the last. The loss is the mean square error of each pixel
 //
 //   ConvNet{"resnet", 16, 64, 1, 224, 1000}        ResNet-50 v1.5: 25,557,032 parameters, 4.09 G
 //                                                  multiply-adds an image
@@ -19,7 +19,7 @@
 //   ConvNet{"diffusion_unet", 9, 320, 1, 32, 4}    471,190,724 parameters
 //
 // Batch norm takes statistics over each device's own samples, as published runs do. The diffusion U-Net has
-// batch norms where published ones have group norms: as many parameters and bytes.
+// batch norms where published ones have group norms. These have the same number of parameters and bytes.
 #pragma once
 
 #include <string>
@@ -36,8 +36,8 @@ struct ConvNet {
   int64_t width = 1;     // of residual networks
   int64_t image = 224;   // height and width
   int64_t classes = 0;   // diffusion_unet: predicted channels of a pixel
-  // Images are [batch, height, width, channels] inside (ir/images.h). Inputs and parameters are the same as
-  // without: images are transposed when they come in.
+  // Images are [batch, height, width, channels] inside (ir/images.h). Inputs and parameters do not depend on
+  // it: images are transposed at the input.
   bool channels_last = false;
   friend bool operator==(const ConvNet&, const ConvNet&) = default;
 };

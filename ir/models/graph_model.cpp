@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::string_view batch_word = "batch";
 
-// The text with the batch's size for `batch` in brackets and for products with it, in as many columns where
-// it has room, so that places in messages stay.
+// Replaces `batch` in brackets, and products with it, by the batch's size. The new text has the same width if
+// possible, so that columns in messages stay right.
 class BatchWriter {
  public:
   BatchWriter(std::string_view text, int64_t batch) : text_(text), batch_(batch) {}
@@ -61,7 +61,7 @@ class BatchWriter {
     return number;
   }
 
-  // Reads a word, or words between stars; writes their product where one is the batch.
+  // Reads a word, or words separated by stars; writes their product if one is the batch.
   bool product(size_t begin) {
     bool has_batch = false;
     int64_t value = 1;
@@ -99,7 +99,7 @@ class BatchWriter {
 
 bool is_source(const Op& op) { return is_special(op.type); }
 
-// Forward ops on tensors without a layout.
+// Checks that the graph has only forward ops on tensors without a layout.
 void check_plain(const Graph& graph) {
   if (!graph.placements.empty()) refuse(graph.name, "placements are the plan's (leave them out)");
   if (!graph.updates.empty()) refuse(graph.name, "updates are the optimizer's (leave them out)");
@@ -122,7 +122,7 @@ void check_plain(const Graph& graph) {
   }
 }
 
-// Layers that are not given: of an op its operands' last one, of a source its first reader's.
+// Fills in missing layers: an op gets its operands' last layer, a source the layer of its first reader.
 void fill_layers(Graph& graph) {
   if (graph.layers == 0) {
     graph.layers = 1;
@@ -152,8 +152,8 @@ void fill_layers(Graph& graph) {
   }
 }
 
-// Ops of a layer stand together, as autodiff expects; none reads a later layer, so all stay below what they
-// read.
+// Puts ops of a layer together, as autodiff expects. No op reads a later layer, so each stays after the ops
+// that it reads.
 void sort_by_layer(Graph& graph) {
   std::stable_sort(graph.ops.begin(), graph.ops.end(),
                    [](const Op& a, const Op& b) { return a.layer < b.layer; });
@@ -161,7 +161,7 @@ void sort_by_layer(Graph& graph) {
     for (const TensorId output : graph.ops[o].outputs) graph.tensor(output).producer = static_cast<OpId>(o);
 }
 
-// An alias (reshape, identity) has its operand's register; the loss, which is watched, has one of its own.
+// An alias (reshape, identity) has its operand's register. The loss is watched, so it needs its own register.
 void give_loss_a_register(Graph& graph) {
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
     Tensor& loss = graph.tensors[t];
@@ -180,7 +180,7 @@ void give_loss_a_register(Graph& graph) {
   }
 }
 
-// Ops that draw do so each for itself.
+// Gives ops that draw random numbers different numbers, so that their draws are independent.
 void number_draws(Graph& graph) {
   int64_t last = 0;
   for (const Op& op : graph.ops)
@@ -192,7 +192,7 @@ void number_draws(Graph& graph) {
       given->second = ++last;
 }
 
-// A constant's number, as it is kept.
+// Converts a constant's number to the form in which it is kept.
 void read_constants(Graph& graph) {
   for (Op& op : graph.ops) {
     if (!op.is(OpKind::constant)) continue;
@@ -205,7 +205,7 @@ void read_constants(Graph& graph) {
   }
 }
 
-// How many elements an op's indices may name, where `operand` holds them; 0: it holds no indices.
+// How many elements an op's indices may name, if `operand` holds indices; 0: it does not.
 int64_t room_of(const Graph& graph, const Op& op, size_t operand) {
   const auto shape = [&](size_t i) -> const Shape& { return graph.tensor(op.inputs[i]).type.shape; };
   if (op.type == "one_hot") return attr_int(op.attrs, "depth");
@@ -226,8 +226,8 @@ bool moves_elements(const Op& op) {
   return std::find(std::begin(moving), std::end(moving), op.type) != std::end(moving);
 }
 
-// How far whole numbers go in a tensor, by what reads it and what is made of it by moving its elements; 0:
-// nothing says.
+// The limit of whole numbers in a tensor, from its readers and those of tensors made by moving its elements;
+// 0: no limit is known.
 int64_t room_for(const Graph& graph, const std::vector<std::vector<OpId>>& readers, TensorId tensor) {
   int64_t least = 0;
   const auto take = [&](int64_t room) {
@@ -242,9 +242,10 @@ int64_t room_for(const Graph& graph, const std::vector<std::vector<OpId>>& reade
   return least;
 }
 
-// Indices of data are checked when data are read, those of other tensors by the op that takes them.
+// Indices in data are checked when the data are read. Those of other tensors are checked by the op that reads
+// them.
 void limit_computed_indices(Graph& graph) {
-  std::vector<bool> read(graph.tensors.size(), false);  // elements of an input
+  std::vector<bool> read(graph.tensors.size(), false);  // by tensor: its elements are those of inputs
   for (Op& op : graph.ops) {
     at(read, op.outputs[0]) =
         op.is(OpKind::input) || (moves_elements(op) && std::all_of(op.inputs.begin(), op.inputs.end(),
@@ -267,12 +268,12 @@ Graph parse(const std::string& text, int64_t batch) {
   try {
     verify(graph);
   } catch (const Error& error) {
-    throw Error::input("", error.what());  // the user's, not ours
+    throw Error::input("", error.what());  // the user's mistake, not ours
   }
   return graph;
 }
 
-// Stages have parameters and nothing is kept for nobody.
+// Checks that every layer has a parameter, and that the loss depends on every source.
 void check_uses(const Graph& graph) {
   std::vector<bool> used(graph.tensors.size(), false),
       has_parameter(static_cast<size_t>(graph.layers), false);
@@ -294,7 +295,7 @@ void check_uses(const Graph& graph) {
              fmt::format("layer {} of {} has no parameter (join it with another)", layer, graph.layers));
 }
 
-// By tensor: does its value depend on data?
+// By tensor: whether its value depends on data.
 std::vector<bool> of_data(const Graph& graph) {
   std::vector<bool> depends(graph.tensors.size(), false);
   for (const Op& op : graph.ops) {
@@ -305,7 +306,7 @@ std::vector<bool> of_data(const Graph& graph) {
   return depends;
 }
 
-// Is the op linear in these operands together, whatever the others are?
+// Whether the op is linear in these operands together, for any values of the others.
 bool is_linear(const Graph& graph, const Op& op, const std::vector<size_t>& operands) {
   Types types;
   for (const TensorId input : op.inputs) types.push_back(graph.tensor(input).type);
@@ -318,8 +319,9 @@ bool is_linear(const Graph& graph, const Op& op, const std::vector<size_t>& oper
   });
 }
 
-// `one` and `two` are of one sample and of two. Micro-batches and data-parallel ranks add up means, so the
-// loss is linear in means over samples: a reduce_mean takes the samples together, and what follows is linear.
+// `one` and `two` are graphs of one sample and of two. Micro-batches and data-parallel ranks sum means, so
+// the loss must be linear in means over samples: a reduce_mean joins the samples, and all later ops are
+// linear.
 void check_loss(const Graph& one, const Graph& two) {
   const TensorId loss = find_tensor(one, loss_name);
   if (!(one.tensor(loss).type == TensorType{{}, DType::float32}))
@@ -360,7 +362,7 @@ void check_loss(const Graph& one, const Graph& two) {
   }
 }
 
-// The text's inputs and parameters alone, in their lines.
+// Only the text's inputs and parameters, on their own lines.
 std::string sources_of(const std::string& text) {
   std::string sources;
   std::istringstream lines(text);

@@ -11,11 +11,11 @@
 //   %losses = cross_entropy(%logits, %labels)
 //   %loss = reduce_mean(%losses) {axes=[0]}
 //
-// `batch`, in brackets, stands for the samples of a micro-batch, also in products: [batch*16]. Inputs have it
-// first. %loss is one float32, the mean over samples. A parameter with role=constant is not trained. An op
-// without a layer is of its operands' last one, and a source of its first reader's; a graph without layers is
-// one. Training wants values of inputs of whole numbers below what reads them has room for: rows of a table,
-// classes of a loss.
+// `batch`, in brackets, is the number of samples of a micro-batch, also in products: [batch*16]. It is the
+// first extent of every input. %loss is one float32, the mean over samples. A parameter with role=constant is
+// not trained. An op without a layer is in the last of its operands' layers; a source is in the layer of its
+// first reader. A graph without layers is one layer. In training, values of whole-number inputs must be
+// smaller than the tables and losses that read them allow: rows of a table, classes of a loss.
 //
 //   const GraphModel model = read_graph_model(text);   model.layers == 2
 //   build(model, 32)                                   %images: float32[32, 784], all ops with their layers
@@ -42,17 +42,17 @@ struct GraphModel {
   }
 };
 
-// Throws Error (bad input) with line and column, or naming the op, where the text is no forward pass: a
+// Throws Error (bad input) with line and column, or naming the op, if the text is not a forward pass: a
 // placement, layout, phase, role or update in it; an input that does not begin with the batch; no loss; an op
 // that reads a tensor of a later layer.
 GraphModel read_graph_model(std::string text);
 
-// Throws Error (bad input) where a size that follows from the batch is too large.
+// Throws Error (bad input) if a size that follows from the batch is too large.
 Graph build(const GraphModel& model, int64_t batch);
 
 int64_t parameters(const GraphModel& model);
 
-// A parameter with role=constant is a table that is not trained: it has the values that it was given.
+// A parameter with role=constant is a table that is not trained: it keeps its given values.
 struct GraphParameter {
   std::string name;
   TensorType type;
@@ -63,7 +63,7 @@ std::vector<GraphParameter> parameters_of(const GraphModel& model);
 struct GraphInput {
   std::string name;
   TensorType sample;  // without the batch
-  int64_t below = 0;  // of whole numbers: 0 to below - 1; 0 where nothing that reads it says how far they go
+  int64_t below = 0;  // whole numbers are 0 to below - 1; 0 if no reader gives a limit
 };
 std::vector<GraphInput> inputs_of(const GraphModel& model);
 

@@ -11,7 +11,7 @@
 namespace boxcar::ir::models {
 namespace {
 
-// The transformer; of another kind one that has nothing.
+// The transformer; for another kind of model, one without any layers or features.
 const Transformer& or_nothing(const Model& model) {
   static const Transformer nothing = [] {
     Transformer none;

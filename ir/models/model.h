@@ -28,7 +28,7 @@ class Model {
   Model(ConvNet net) : kind_(std::move(net)) {}
   Model(GraphModel graph) : kind_(std::move(graph)) {}
 
-  // Null where the model is of another kind.
+  // Null if the model is of another kind.
   const Transformer* transformer() const { return std::get_if<Transformer>(&kind_); }
   const ConvNet* conv_net() const { return std::get_if<ConvNet>(&kind_); }
   ConvNet* conv_net() { return std::get_if<ConvNet>(&kind_); }
@@ -55,38 +55,39 @@ class Model {
   std::variant<Transformer, ConvNet, GraphModel> kind_;
 };
 
-// The model, which REQUIRES that it is one.
+// REQUIRES: the model is a transformer.
 inline const Transformer& transformer_of(const Model& model) { return *model.operator->(); }
 
-// The family's own values; sizes are left open. Throws Error naming the key for an unknown family.
+// The family's default values; sizes are not set. Throws Error naming the key for an unknown family.
 Model default_model(const std::string& family);
-// Fills in what the family leaves open. Throws Error naming the key for impossible sizes.
+// Fills in values that the family leaves open. Throws Error naming the key for impossible sizes.
 Model complete(Model model);
 
 // The forward pass of one micro-batch, as transformer.h, conv_net.h and graph_model.h describe it.
 Graph build(const Model& model, int64_t batch);
 int64_t parameters(const Model& model);
 
-// Whether each layer has a cost of its own: of all but transformers.
+// Whether layers differ in cost: in all models except transformers.
 bool layers_differ(const Model& model);
-// The data that has no sequence to split: "images", "inputs of a graph". Empty for a transformer.
+// A word for data without a sequence to split: "images", "inputs of a graph". Empty for a transformer.
 const char* unsplit_data(const Model& model);
 
 // Whether the model has ops of these modules that selective recomputation runs again. Attention as one kernel
-// keeps nothing large, and is left alone.
+// keeps nothing large and does not count.
 bool has_any(const Model& model, const std::set<Module>& modules);
-// Sizes that the degree of tensor parallelism has to divide, by their keys: heads, kv_heads, ffn and
-// expert_ffn, as far as the model has such layers, or channels.
+// Sizes that the degree of tensor parallelism has to divide, by their keys: those of heads, kv_heads, ffn and
+// expert_ffn that the model has, or channels.
 std::vector<std::pair<const char*, int64_t>> tensor_parallel_extents(const Model& model);
-// Tokens of a sample that the model reads; 0 where samples are no sequences.
+// Tokens of a sample that the model reads; 0 if samples are not sequences.
 int64_t tokens(const Model& model);
 int64_t experts(const Model& model);       // of a layer that has them; 0: dense
-int64_t expert_every(const Model& model);  // layers from one with experts to the next; 1 where none has
-// Layers after which the kinds of layers (with experts, with a window) begin again.
+int64_t expert_every(const Model& model);  // layers from one with experts to the next; 1 if none has them
+// Number of layers after which the kinds of layers (with experts, with a window) repeat.
 int64_t layer_period(const Model& model);
-// Layers before those of another kind: of the encoder, or without experts; 0 where all layers are of a kind.
+// Number of first layers of a different kind: the encoder's, or those without experts. 0 if all layers are of
+// one kind.
 int64_t first_layers(const Model& model);
-int64_t decoder_layers(const Model& model);  // the last so many layers; 0 without a decoder
+int64_t decoder_layers(const Model& model);  // number of last layers; 0 without a decoder
 bool is_fused(const Model& model);           // attention as one op
 bool has_tied_head(const Model& model);      // the head shares the embedding's words
 

@@ -1,4 +1,4 @@
-// How models refuse a size.
+// Checks of a model's sizes.
 #pragma once
 
 #include <fmt/format.h>

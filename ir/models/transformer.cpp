@@ -160,7 +160,7 @@ class Writer {
   }
   bool pretraining() const { return c_.masked > 0; }
 
-  // Embeddings stand with the decoder's first layer, the encoder's last norm with its last.
+  // Embeddings are in the decoder's first layer; the encoder's final norm is in its last layer.
   TensorId decoder(TensorId x) {
     const int64_t first = c_.layers - c_.decoder_layers;
     b_.set_layer(static_cast<int>(first - 1), "");
@@ -223,7 +223,7 @@ class Writer {
     return dropout(x, at + "out");
   }
 
-  // What `build` builds is of this module.
+  // Ops that `build` adds belong to this module.
   template <typename Build>
   auto in(Module module, Build build) {
     const Module outer = b_.set_module(module);
@@ -249,7 +249,7 @@ class Writer {
     return b_.op1("rms_norm", {x, weight}, {{"eps", c_.norm_epsilon}}, name);
   }
 
-  // A product with a weight [from, to] and, where the model has them, a bias.
+  // A product with a weight [from, to] and, if the model has biases, a bias.
   TensorId linear(TensorId x, const std::string& name, int64_t from, int64_t to) {
     const TensorId weight = b_.parameter(name + ".weight", f32({from, to}));
     const TensorId y = b_.op1("matmul", {x, weight}, {}, name);
@@ -329,7 +329,7 @@ class Writer {
     return b_.op1("add", {dropout(y, "cross.dropout"), x}, {}, "cross.residual");
   }
 
-  // Queries and keys, where the model norms them.
+  // Norms of queries and keys, if the model has them.
   void normalize(std::vector<TensorId>& heads, const std::string& at) {
     if (!c_.qk_norm) return;
     heads[0] = rms_norm(heads[0], at + ".ln_q", c_.head_dim);
@@ -348,7 +348,7 @@ class Writer {
   TensorId layer_norm(TensorId x, const char* name) {
     return in(Module::layernorm, [&] { return norm(x, name); });
   }
-  // A norm stands before a layer's halves or, as BERT was published, after them.
+  // A norm is before a layer's halves or, in BERT as published, after them.
   TensorId before(TensorId x, const char* name) { return pretraining() ? x : layer_norm(x, name); }
   TensorId after(TensorId x, const char* name) { return pretraining() ? layer_norm(x, name) : x; }
 
@@ -360,7 +360,7 @@ class Writer {
                   at + ".core.flash");
   }
 
-  // The groups of queries that share a key stand in one product: [b, kv_heads, group * s, d].
+  // The queries that share a key form one product: [b, kv_heads, group * s, d].
   TensorId core(const std::vector<TensorId>& heads, bool causal, const std::string& at) {
     const int64_t group = c_.heads / c_.kv_heads, d = c_.head_dim;
     const int64_t queries = b_.type(heads[0]).shape[2], keys = b_.type(heads[1]).shape[2];
@@ -438,7 +438,7 @@ class Writer {
     return b_.op1("reshape", {y}, {{"shape", Shape{c_.experts, batch_ * slots, width}}}, name);
   }
 
-  // Every choice of a token is a token of its own here, whose one expert it is. They take the same slots.
+  // Here every choice of a token is a separate token with that one expert. They take the same slots.
   TensorId shares_by_slot(TensorId shares, TensorId index) {
     const Shape each{batch_, b_.type(shares).shape[1] * c_.top_k, 1};
     return slots_of(b_.op1("reshape", {shares}, {{"shape", each}}, "mlp.shares_by_choice"),
@@ -446,12 +446,12 @@ class Writer {
                     "mlp.dispatch_shares", "mlp.shares_by_expert", "mlp.slot_shares");
   }
 
-  // Rows of x[experts, slots or 1, n] times weights[experts, slots, 1]; without weights (-1) as they are.
+  // Rows of x[experts, slots or 1, n] times weights[experts, slots, 1]; without weights (-1), x itself.
   TensorId weighed(TensorId x, TensorId weights, const std::string& name) {
     return weights < 0 ? x : b_.op1("mul", {x, weights}, {}, name);
   }
 
-  // One product per expert: [experts, slots, from] and weights [experts, from, to]; the bias is weighed as x
+  // One product per expert: [experts, slots, from] and weights [experts, from, to]; the bias is weighted as x
   // was.
   TensorId expert_linear(TensorId x, const std::string& name, int64_t from, int64_t to,
                          TensorId weights = -1) {

@@ -24,7 +24,7 @@ int64_t mlp_weights(const Transformer& c, int64_t ffn) {
 
 int64_t shared_ffn(const Transformer& c) { return c.shared_experts * c.expert_ffn; }
 
-// Weights of the four products of a layer, with `experts` experts in it, 0: dense.
+// Weights of the four products of a layer with `experts` experts, 0: dense.
 int64_t product_weights(const Transformer& c, int64_t experts) {
   const int64_t mlps =
       experts > 0 ? experts * (mlp_weights(c, c.expert_ffn) + c.hidden) + mlp_weights(c, shared_ffn(c))
@@ -75,20 +75,20 @@ double model_flops(const Transformer& config, int64_t batch) {
   const auto attention = static_cast<double>(attention_weights(c));
   const auto q = static_cast<double>(c.heads * c.head_dim);  // width of all queries
   const double scored = (q + static_cast<double>(c.heads * value_width(c))) / 2;
-  // A token runs through top_k experts only.
+  // A token passes through only top_k experts.
   const double mixture =
       attention + static_cast<double>(c.top_k * mlp_weights(c, c.expert_ffn) + mlp_weights(c, shared_ffn(c)) +
                                       c.hidden * c.experts);
   const auto layers = static_cast<double>(c.layers), with_experts = static_cast<double>(expert_layers(c));
   const double weights = with_experts * mixture + (layers - with_experts) * dense;
-  // Two operations a weight and token, three products (forward, two backward); scores and context over all of
-  // s.
+  // Two operations per weight and token, three products (one forward, two backward); scores and context over
+  // all of s.
   const auto vocab = static_cast<double>(padded_vocab(c)), masked = static_cast<double>(c.masked);
   const double head = c.masked > 0 ? masked * h * (h + vocab) + h * (h + 2) : s * h * vocab;
   if (c.decoder_layers == 0)
     return 6 * b * s * weights + layers * 3 * (4 * b * s * s * scored) + 6 * b * head;
-  // The decoder's tokens, which look at their own and at the encoder's, whose keys and values are made for
-  // each of its layers.
+  // The decoder's tokens attend to their own and to the encoder's, whose keys and values are computed for
+  // each decoder layer.
   const auto t = static_cast<double>(c.decoder_seq), decoder = static_cast<double>(c.decoder_layers);
   const double encoder = layers - decoder, shared = static_cast<double>(c.kv_heads * c.head_dim);
   const double products = encoder * s * dense + decoder * (t * (dense + 2 * h * q) + 2 * s * h * shared);

@@ -3,15 +3,15 @@
 //   out[b, h, s, e] = sum_t softmax_t(scale q k^T)[s, t] v[b, h / group, t, e],   lse = log sum_t exp(scale q
 //   k^T)
 //
-// Query heads share key heads in groups (grouped-query attention). Key t is hidden from query s where causal
-// and t > s + offset, and with a window w also where t <= s + offset - w. With dropout, probabilities
-// [b, h, s, t] are dropped as by the op dropout.
+// Query heads share key heads in groups (grouped-query attention). A causal mask hides key t from query s if
+// t > s + offset, and with a window w also if t <= s + offset - w. With dropout, probabilities [b, h, s, t]
+// are dropped as by the op dropout.
 //
-// Split by batch, by head (key heads split with the query heads that use them, or whole on every device) and
-// by query sequence. A part knows the position of its first query less that of its first key, `offset`, and
-// where keys stay whole, how its heads map to key heads: head i uses key head (i + head_offset) / group;
-// group 0 stands for heads / key heads. The gradient can be split by key sequence as well: lse and out
-// already hold the sums over all keys, on which ring attention rests.
+// It can be split by batch, by head (key heads are split with the query heads that use them, or whole on
+// every device) and by query sequence. A part has `offset`, the position of its first query minus that of its
+// first key. If keys stay whole, it also has the map from its heads to key heads: head i uses key head (i +
+// head_offset) / group; group 0 stands for heads / key heads. The gradient can also be split by key sequence,
+// because lse and out already hold the sums over all keys. Ring attention relies on this.
 #include <cmath>
 
 #include "ir/ops/attention_work.h"
@@ -22,7 +22,7 @@ namespace {
 
 enum AttentionAxis : size_t { kSamples, kHead, kSequence, kHeadWidth };
 
-// q, k, v as operands of the forward or of the backward op.
+// q, k and v as operands of the forward or the backward op.
 struct Operands {
   const TensorType &q, &k, &v;
 };
@@ -35,7 +35,7 @@ int64_t group_of(const Operands& x, const Attrs& attrs) {
   return x.k.shape[kHead] > 0 ? std::max<int64_t>(x.q.shape[kHead] / x.k.shape[kHead], 1) : 1;
 }
 
-// The probabilities [b, h, s, t], where dropout draws.
+// The probabilities [b, h, s, t], on which dropout draws.
 TensorType probabilities(const Operands& x) {
   const Shape& q = x.q.shape;
   return {{q[kSamples], q[kHead], q[kSequence], x.k.shape[kSequence]}, x.q.dtype};
@@ -89,7 +89,8 @@ Types infer_backward(const Types& in, const Attrs& attrs) {
   return {x.q, x.k, x.v};
 }
 
-// Split by head: together where the parts hold whole groups, else with all key heads on every device.
+// Whether a split by head splits key heads too, because the parts hold whole groups; else all key heads are
+// on every device.
 bool heads_together(const Operands& x, const Attrs& attrs, int64_t parts) {
   const int64_t heads = x.q.shape[kHead], key_heads = x.k.shape[kHead];
   return attr_int(attrs, "head_offset") == 0 && heads == key_heads * group_of(x, attrs) &&
@@ -126,7 +127,7 @@ Attrs localize_query(const Operands& x, const Attrs& attrs, sbp::Sbp q, bool key
   return advanced(with(std::move(local), "group", group_of(x, attrs)), "head_offset", begin);
 }
 
-// Only the backward op: it has the sums over all keys, lse and out.
+// Only for the backward op, which has lse and out, the sums over all keys.
 Attrs localize_keys(const Operands& x, const Attrs& attrs, int64_t parts, int64_t index) {
   Attrs local = localize_random(probabilities(x), attrs, sbp::Sbp::S(3), parts, index);
   return advanced(std::move(local), "offset", -part_of(x.k, kSequence, parts, index).begin);
@@ -150,8 +151,8 @@ Attrs localize_backward(const Types& in, const Attrs& attrs, const sbp::Signatur
 // Tokens of the whole sequence; queries or keys may be of a part of it.
 int64_t tokens_of(const Operands& x) { return std::max(x.q.shape[kSequence], x.k.shape[kSequence]); }
 
-// Two products of b h s t d multiply-adds, of the pairs that are seen; parts of a split sequence count as if
-// it were dealt out so that each has its share, as implementations do.
+// Two products of b h s t d multiply-adds, for the pairs that are seen. Parts of a split sequence count as if
+// each had an equal share of the pairs, because implementations balance them so.
 double forward_flops(const Operands& x, const Attrs& attrs) {
   const double pairs = static_cast<double>(probabilities(x).elements());
   const double width = static_cast<double>(x.q.shape[kHeadWidth] + x.v.shape[kHeadWidth]);
@@ -163,7 +164,7 @@ Work forward_work(const Types& in, const Types& out, const Attrs& attrs) {
   return {forward_flops(forward_operands(in), attrs), bytes_of(in) + bytes_of(out)};
 }
 
-// Five products: the scores once more, and the four of the gradients.
+// Five products: the scores again, and four for the gradients.
 Work backward_work(const Types& in, const Types& out, const Attrs& attrs) {
   return {2.5 * forward_flops(backward_operands(in), attrs), bytes_of(in) + bytes_of(out)};
 }
@@ -179,8 +180,8 @@ Attrs attention_attrs() {
   return attrs;
 }
 
-// Heads with their own key heads; grouped and causal; with a window; one key head with dropout. Small, as law
-// 1 tries every combination of layouts.
+// Heads with their own key heads; grouped and causal; with a window; one key head with dropout. They are
+// small because law 1 tries every combination of layouts.
 struct AttentionExample {
   TensorType q, k, v, out, lse;
   Attrs attrs;
@@ -247,8 +248,8 @@ OpDef attention_grad() {
       }};
 }
 
-// Turns each pair (x[i], x[i + d/2]) by the angle position base^(-2i/d); `inverse` turns back, which is the
-// gradient.
+// Turns each pair (x[i], x[i + d/2]) by the angle position base^(-2i/d); `inverse` turns them back, which is
+// the gradient.
 OpDef rotary() {
   return {.name = "rotary",
           .inputs = {"x"},

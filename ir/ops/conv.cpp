@@ -21,7 +21,7 @@ Window window_of(int64_t kernel, const Attrs& attrs) {
   return {kernel, attr_int(attrs, "stride"), attr_int(attrs, "padding")};
 }
 
-// Types of x, weight and y of one convolution, whichever op they are operands of.
+// Types of x, weight and y of a convolution, for each of its three ops.
 struct Convolution {
   const TensorType &x, &weight;
   const TensorType& y;
@@ -49,8 +49,8 @@ TensorType infer_y(const char* op, const TensorType& x, const TensorType& weight
   return {axes.shape(x.shape[kBatch], weight.shape[0], height, width), x.dtype};
 }
 
-// x of the input gradient, weight of the weight gradient: known by their spatial extents and the other
-// operands.
+// The spatial extents of x for the input gradient, or of the weight for the weight gradient. The other
+// extents follow from the operands.
 const std::vector<int64_t>& two(const char* op, const char* name, const Attrs& attrs) {
   const auto& values = attr_ints(attrs, name);
   if (values.size() != 2) refuse_attr(op, name, attrs, "two extents, height and width");
@@ -86,8 +86,8 @@ Types infer_conv_weight_grad(const Types& in, const Attrs& attrs) {
   return {weight};
 }
 
-// The rules that no index map has. `grouped` splits channels in whole groups; `spatial` is the layout of x
-// and y split along an axis, with the weight whole.
+// The rules that no index map expresses. `grouped` splits channels in whole groups; `spatial` is the layout
+// of x and y split along an axis, with the weight whole.
 std::vector<sbp::Signature> rules(int64_t x_channels, int64_t y_channels, const Shape& x, const Shape& weight,
                                   const Attrs& attrs, int64_t parts, const sbp::Signature& grouped,
                                   const std::function<sbp::Signature(sbp::Sbp)>& spatial) {
@@ -155,7 +155,7 @@ Attrs localize_input_grad(const Types&, const Attrs& attrs, const sbp::Signature
   return localize_size(localize_groups(attrs, signature, parts, index), signature, parts, index);
 }
 
-// Two flops for every element of y, input channel of its group and place in the kernel.
+// Two flops for each combination of an element of y, an input channel of its group and a place in the kernel.
 double conv_flops(const TensorType& y, const TensorType& weight) {
   const Shape& w = weight.shape;
   return 2 * static_cast<double>(y.elements()) * static_cast<double>(w[1] * w[2] * w[3]);
@@ -181,8 +181,8 @@ struct ConvExample {
   Attrs attrs;
 };
 
-// Plain with padding; strided without overlap, so that rows may be split; in groups; one by one. All of them
-// with either order of axes.
+// Plain with padding; strided without overlap, so that rows may be split; in groups; 1 x 1. Each has both
+// orders of axes.
 std::vector<ConvExample> conv_examples(const Extent& n) {
   const int64_t a = n(), c = n(), o = n(), h = n();
   std::vector<ConvExample> result = {

@@ -1,10 +1,10 @@
 // Batch normalisation of x[n, c, ...] by channel or, with channels_last, of x[n, ..., c], in training:
 // y = (x - mean) rstd gamma + beta, with mean and variance over all but the channels.
 //
-// Splitting the batch would need the statistics of all parts. With `local`, each device normalises with those
-// of its own part, as published ResNet runs do: a declared variant. It is a different function of the global
-// tensors for every number of devices, so laws 1 and 4 do not cover it, and B of mean and rstd means "each
-// device its own".
+// Splitting the batch would need the statistics of all parts. With `local`, a declared variant, each device
+// normalises with the statistics of its own part, as published ResNet runs do. It is a different function of
+// the global tensors for every number of devices, so laws 1 and 4 do not cover it. Layout B of mean and rstd
+// then means that each device has its own.
 #include "ir/images.h"
 #include "ir/ops/nn_rows.h"
 
@@ -44,7 +44,7 @@ Types infer_grad(const Types& in, const Attrs& attrs) {
   return {x, in[2], in[2]};
 }
 
-// `rules`, and the split batch where statistics are declared to be local.
+// `rules`, and the split batch if statistics are declared local.
 ExtraFunction with_local(std::initializer_list<std::string_view> rules, std::string_view split_batch) {
   return [rules = parse_all(rules), split_batch = sbp::parse_signature(split_batch)](
              const Types&, const Attrs& attrs, int64_t) {
@@ -67,7 +67,7 @@ OpDef batch_norm() {
           .extra_reason =
               "y is linear in (gamma, beta) and increasing in beta, mean and rstd depend on neither; local "
               "statistics are a declared variant",
-          // statistics first, then x once more
+          // statistics first, then x again
           .work =
               [](const Types& in, const Types& out, const Attrs&) {
                 return Work{0, bytes_of(in) + bytes_of(out) + static_cast<double>(in[0].bytes())};

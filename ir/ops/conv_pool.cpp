@@ -1,5 +1,5 @@
 // Pools over windows of x[n, c, h, w] or, with channels_last, of x[n, h, w, c], and their gradients. Averages
-// divide by the whole kernel, padding included; the gradient of a maximum goes to the first of equal
+// divide by the whole kernel, including padding; the gradient of a maximum goes to the first of equal
 // elements. A stride of 0 stands for the kernel's.
 #include "ir/images.h"
 #include "ir/ops/windows.h"
@@ -35,7 +35,7 @@ TensorType x_of_avg_grad(const Types& in, const Attrs& attrs) {
   return x;
 }
 
-// Every operand split along a spatial axis of x, where no window crosses parts.
+// Every operand split along a spatial axis of x, if no window crosses parts.
 void add_spatial(std::vector<sbp::Signature>& rules, const Shape& x, const Attrs& attrs, int64_t parts,
                  size_t inputs) {
   const ImageAxes axes = image_axes(attrs);
@@ -46,14 +46,14 @@ void add_spatial(std::vector<sbp::Signature>& rules, const Shape& x, const Attrs
   }
 }
 
-// P(r) of input 0 to P(r), all others B.
+// P(r) of input 0 gives P(r); all others are B.
 sbp::Signature keeps(sbp::Reduction reduction, size_t inputs) {
   sbp::Signature rule{std::vector<sbp::Sbp>(inputs), {sbp::Sbp::P(reduction)}};
   rule.inputs[0] = sbp::Sbp::P(reduction);
   return rule;
 }
 
-// Windows of one element: the op is elementwise. Windows apart: its gradient is.
+// With windows of one element the op is elementwise. With disjoint windows its gradient is.
 void add_extremes(std::vector<sbp::Signature>& rules, bool elementwise, size_t inputs) {
   if (!elementwise) return;
   rules.push_back(keeps(sbp::Reduction::max, inputs));
@@ -69,7 +69,7 @@ MapFunction pool_map(std::string_view first, std::string_view last) {
              const Types&, const Attrs& attrs) { return attr_bool(attrs, "channels_last") ? last : first; };
 }
 
-// Apart, overlapping, and with a row left over; with either order of axes.
+// Windows that are disjoint, overlapping, or leave a row over; with both orders of axes.
 struct PoolExample {
   TensorType x;
   Attrs attrs;

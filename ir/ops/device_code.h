@@ -1,4 +1,4 @@
-// Mark of formulas shared by kernels of the CPU and of CUDA. Plain C++17.
+// A mark for formulas shared by kernels of the CPU and of CUDA. Plain C++17.
 #pragma once
 
 #ifdef __CUDACC__

@@ -1,4 +1,4 @@
-// Element-wise ops: of two or three operands that broadcast as in NumPy, identity, cast, scale; those of one
+// Element-wise ops: of two or three operands that broadcast as in NumPy, identity, cast, scale; ops of one
 // operand are rows of pointwise_rows.h.
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@ namespace boxcar::ir {
 namespace {
 
 using sbp::IndexMap;
-using Flags = void (*)(IndexMap& map);  // says what the op is linear and monotone in
+using Flags = void (*)(IndexMap& map);  // sets the operands in which the op is linear and monotone
 
 Types same_as_first(const Types& in, const Attrs&) { return {in[0]}; }
 
@@ -105,7 +105,7 @@ void add_binary_ops(std::vector<OpDef>& out) {
     map.decreasing = {1};
   });
   add_binary(out, "mul", [](IndexMap& map) { map.linear = {{0}, {1}}; });
-  // Halves, so that nothing is divided by zero.
+  // Values end in .5, so that nothing is divided by zero.
   add_binary(
       out, "div", [](IndexMap& map) { map.linear = {{0}}; }, {-3.5, 3.5, 1}, 1e-12);
 }
@@ -166,7 +166,7 @@ Types infer_cast(const Types& in, const Attrs& attrs) {
 }
 
 // Between integers and floats a cast is linear, up to rounding; to integers it truncates, which is monotone;
-// to boolean it asks whether an element is zero, which is neither.
+// to boolean it tests elements for zero, which is neither.
 IndexMap cast_map(const Types& in, const Attrs& attrs) {
   DType to = parse_dtype(attr_text(attrs, "to"));
   IndexMap map = pointwise_map(in);

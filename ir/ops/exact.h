@@ -4,7 +4,7 @@
 //
 //   gelu(1) == 0.8413..., gelu_tanh(1) == 0.8411..., silu(1) == 0.7310...
 //
-// Plain C++17 without other headers of Boxcar, so that nvcc reads it too.
+// Plain C++17 without other headers of Boxcar, because nvcc reads it too.
 #pragma once
 
 #include <cmath>

@@ -20,7 +20,7 @@ std::vector<std::string_view> fusable() {
   return ops;
 }
 
-// Text between `open` and its closing bracket, from text[at] on; `at` ends behind the bracket.
+// Text between `open` and its closing bracket, from text[at] on. Moves `at` to after the bracket.
 std::string_view bracketed(std::string_view text, size_t& at, char open, char close) {
   while (at < text.size() && text[at] == ' ') ++at;
   if (at >= text.size() || text[at] != open) return {};
@@ -119,7 +119,7 @@ Indices aligned_indices(const TensorType& value, const TensorType& result) {
   return names;
 }
 
-// Whether the result is linear in the inputs of `set` jointly: followed through the steps.
+// Whether the result is jointly linear in the inputs of `set`, derived step by step.
 bool linear_in(const FusedProgram& program, const Types& values, size_t inputs, uint32_t set) {
   enum Kind : char { constant, linear, other };
   std::vector<Kind> kinds;
@@ -165,7 +165,7 @@ sbp::IndexMap fused_grad_map(const Types& in, const Attrs&) {
   return map;
 }
 
-// Steps with positions of their own (dropout, masks) learn where in the global tensor this part lies.
+// Sets the position of this part in the global tensor for steps that depend on it (dropout, masks).
 Attrs localize_steps(const Types& in, const Attrs& attrs, const sbp::Signature& signature, int64_t parts,
                      int64_t index, size_t before) {
   FusedProgram program = program_of(in, attrs, before);
@@ -227,7 +227,7 @@ OpDef fused() {
           .omitted = {{"maxima and minima are not followed through a chain", has_extremum}}};
 }
 
-// dxs[i] has the shape of the result: what was broadcast is summed by another op.
+// dxs[i] has the shape of the result: another op sums the gradients of broadcast inputs.
 OpDef fused_grad() {
   return {.name = "fused_grad",
           .inputs = {"dy", "xs..."},
@@ -250,7 +250,7 @@ OpDef fused_grad() {
           .omitted = {{"only dy is followed through the gradient of a chain", has_partial}}};
 }
 
-// Attributes that are not defaults, and those of these names.
+// Attributes that are not defaults, and those named in `always`.
 std::string text_of(const FusedProgram& program, const std::vector<std::string_view>& always) {
   std::string text;
   for (const FusedStep& step : program) {

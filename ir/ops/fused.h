@@ -1,10 +1,10 @@
-// A chain of elementwise ops as one kernel: its steps as text, and code shared by the row, the pass and the
-// kernels.
+// A chain of elementwise ops as one kernel: the text of its steps, and code shared by the row, the pass and
+// the kernels.
 //
 //   fused(x, bias, r) {program="add(0, 1); gelu(3); add(4, 2)"}  is  gelu(x + bias) + r
 //
 // Numbers name values: the inputs first, then one result per step; the last is the result. Inputs may be
-// broadcast, every step has the shape of the result.
+// broadcast; every step has the shape of the result.
 #pragma once
 
 #include <string>
@@ -24,8 +24,8 @@ struct FusedStep {
 using FusedProgram = std::vector<FusedStep>;
 
 std::string to_text(const FusedProgram& program);  // attributes that are not defaults
-// The program of a part: places in the whole are written even where they are defaults, so that the texts of
-// all parts differ in their numbers alone (ir/rank_attrs.h).
+// The program of a part. Offsets in the whole are written even if they are defaults, so that the texts of all
+// parts differ only in their numbers (ir/rank_attrs.h).
 //   causal_mask(0)  of the first part of the rows is  causal_mask(0) {column_offset=0, row_offset=0}
 std::string part_text(const FusedProgram& program);
 // Throws Error (bad input) quoting the text, for unknown ops and for values not yet defined.

@@ -1,7 +1,7 @@
 // Ops that compute with positions: gather and its gradient, one_hot, cumsum, top_k.
 //
-// A part of a split table holds the rows from `offset` on; an index outside of it reads 0, so that the parts
-// add up. `below` is a limit of indices that the graph computes, of the whole table; 0: none is known. The
+// A part of a split table holds the rows from `offset` on. An index outside it reads 0, so that the parts add
+// up. `below` is the limit of indices that the graph computes, in the whole table; 0: none is known. The
 // CPU's kernels check it, here and in the ops of losses, embeddings and experts.
 #include <fmt/format.h>
 
@@ -76,15 +76,15 @@ std::vector<Sample> gather_samples(const Extent& n) {
           {.inputs = {f32({b, rows, 3}), i64({a})}, .attrs = {{"axis", int64_t{1}}}, .domains = {{}, row}}};
 }
 
-// Reads what is picked, not the whole table.
+// Reads the picked rows, not the whole table.
 Work gather_work(const Types& in, const Types& out, const Attrs&) {
   return {0, 2 * bytes_of(out) + static_cast<double>(in[1].bytes())};
 }
 
 // --- gather_grad
 
-// Where the dimensions of indices begin in dy: the axis of the table, counted from the end where it is
-// negative.
+// The place in dy where the dimensions of the indices begin: the axis of the table, counted from the end if
+// it is negative.
 size_t scatter_axis(const Types& in, const Attrs& attrs) {
   auto rank = static_cast<int64_t>(in[0].shape.size()) - static_cast<int64_t>(in[1].shape.size()) + 1;
   if (rank < 1) refuse("gather_grad", "dy", in[0], "at least the dimensions", "indices", in[1]);
@@ -133,7 +133,7 @@ Attrs localize_gather_grad(const Types& in, const Attrs& attrs, const Signature&
   return with(with(attrs, "extent", rows.size()), "offset", attr_int(attrs, "offset") + rows.begin);
 }
 
-// More indices than rows that they name: some row is named twice.
+// More indices than rows that they name, so some row is named twice.
 std::vector<Sample> gather_grad_samples(const Extent& n) {
   int64_t a = n() + 2, b = n(), c = n(), rows = n() + 2;
   Domain row{0, 2, 1};

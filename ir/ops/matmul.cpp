@@ -1,6 +1,5 @@
 // Matrix products: matmul, its weight gradient, both with a bias in the same kernel, and products of batches.
-// matmul_add(a, b, residual, bias?) adds what came past the product, too.
-// Beside GELU, in its form with tanh:
+// matmul_add(a, b, residual, bias?) also adds a residual. Products fused with GELU in its tanh form:
 //
 //   y, h = matmul_bias_gelu(a, b, bias)     h = a b + bias, y = gelu(h)
 //   dx, db = matmul_dgelu(a, b, h)      dx = (a b) gelu'(h), db = the sums of its columns
@@ -114,7 +113,7 @@ Indices matrix(Indices leading, const char* rows, const char* columns, bool tran
   return leading;
 }
 
-// m k, k n -> m n ; sum k, with `leading` dimensions before a and the result, and before b where `batched`.
+// m k, k n -> m n ; sum k, with `leading` dimensions before a and the result, and before b if `batched`.
 sbp::IndexMap product_map(size_t leading, bool batched, bool transpose_a, bool transpose_b) {
   Indices batch = indices("b", leading);
   sbp::IndexMap map;
@@ -131,7 +130,7 @@ sbp::IndexMap matmul_map(const Types& in, const Attrs& attrs) {
                      attr_bool(attrs, "transpose_b"));
 }
 
-// Sums over parts of k would hold the bias once for each part: no loop index is split there.
+// Sums over parts of k would contain the bias once for each part, so no loop index is split there.
 sbp::IndexMap matmul_bias_map(const Types& in, const Attrs& attrs) {
   sbp::IndexMap map = matmul_map(in, attrs);
   for (Indices& operand : map.inputs)
@@ -144,7 +143,7 @@ sbp::IndexMap matmul_bias_map(const Types& in, const Attrs& attrs) {
   return map;
 }
 
-// Parts of the bias, which add up as the products do.
+// Signatures with parts of the bias, which add up as the products do.
 std::vector<sbp::Signature> matmul_bias_extra(const Types& in, const Attrs& attrs, int64_t) {
   const int rank = static_cast<int>(in[0].shape.size());
   const int of_a = attr_bool(attrs, "transpose_a") ? 0 : rank - 1,
@@ -169,7 +168,7 @@ std::vector<sbp::Signature> matmul_add_extra(const Types& in, const Attrs& attrs
   return signatures;
 }
 
-// No part of a sum: gelu bends.
+// No partial sums, because gelu is not linear.
 sbp::IndexMap bias_gelu_map(const Types& in, const Attrs& attrs) {
   sbp::IndexMap map = matmul_bias_map(in, attrs);
   map.outputs.push_back(map.outputs[0]);
@@ -185,7 +184,7 @@ sbp::IndexMap gelu_grad_map(const Types& in, const Attrs& attrs) {
   return map;
 }
 
-// Parts of the rows have parts of db.
+// Parts of the rows give partial sums of db.
 std::vector<sbp::Signature> gelu_grad_extra(const Types& in, const Attrs& attrs, int64_t) {
   const int rows = static_cast<int>(in[0].shape.size()) - 1;
   const bool transposed = attr_bool(attrs, "transpose_a");
@@ -228,13 +227,12 @@ std::vector<sbp::Signature> bias_grad_extra(const Types& in, const Attrs&, int64
           {{sbp::Sbp::P(), sbp::Sbp::B()}, {sbp::Sbp::P(), sbp::Sbp::B()}}};
 }
 
-// 2 m n k: one multiplication and one addition for each element of a, times the columns of b.
+// 2 m n k: one multiplication and one addition per element of a and column of b.
 Work product_work(const Types& in, const Types& out, const Attrs&) {
   return {2 * product(in[0].shape) * static_cast<double>(out[0].shape.back()), bytes_of(in) + bytes_of(out)};
 }
 
-// The elements of a are those of a transposed one, so product_work holds; its columns are those of the
-// result.
+// A transposed a has the same elements, and b's columns are those of the result, so product_work holds.
 std::vector<Sample> matmul_samples(const Extent& n) {
   int64_t m = n(), k = n(), c = n(), b = n();
   return {{.inputs = {f32({m, k}), f32({k, c})}},

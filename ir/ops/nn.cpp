@@ -1,4 +1,4 @@
-// Neural-network ops that are neither products nor plain elementwise; the subjects have a file each.
+// Neural-network ops that are neither products nor plain elementwise. Each subject has a file.
 #include "ir/ops/nn_rows.h"
 
 namespace boxcar::ir {

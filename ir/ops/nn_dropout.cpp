@@ -1,4 +1,4 @@
-// dropout and its fused forms. An element is kept, times 1 / (1 - p), where its draw is at least p. Draws are
+// dropout and its fused forms. An element is kept, times 1 / (1 - p), if its draw is at least p. Draws are
 // counted on the global tensor (see random_attrs), so every layout drops the same elements.
 #include "ir/ops/nn_rows.h"
 

@@ -1,5 +1,5 @@
-// embedding(table[v, h], indices[...]) and its gradient. A part of the table knows its first row, `offset`;
-// an index outside a part reads zeros and adds nothing, so a table split by rows gives P(sum).
+// embedding(table[v, h], indices[...]) and its gradient. A part of the table has the number of its first row,
+// `offset`. An index outside a part reads zeros and adds nothing, so a table split by rows gives P(sum).
 #include "ir/ops/nn_rows.h"
 
 namespace boxcar::ir {
@@ -39,7 +39,7 @@ OpDef embedding() {
                 if (!split_at(signature.inputs[0], 0)) return attrs;
                 return advanced(attrs, "offset", part_of(in[0], 0, parts, index).begin);
               },
-          // the rows that are read, not the table
+          // the rows that are read, not the whole table
           .work =
               [](const Types& in, const Types& out, const Attrs&) {
                 return Work{0, static_cast<double>(in[1].bytes() + 2 * out[0].bytes())};
@@ -70,7 +70,7 @@ OpDef embedding_grad() {
           .extra_reason = "a part of the table's rows takes what the indices that it holds add",
           .localize = localize_embedding_grad,
           .samples = [](const Extent& n) -> std::vector<Sample> {
-            // more indices than rows: some row is added to twice
+            // more indices than rows, so something is added to some row twice
             const int64_t rows = n(), width = n(), a = rows + 3, b = n();
             const std::vector<Domain> domains = {{}, {0, static_cast<double>(rows - 1), 1}};
             return {

@@ -1,4 +1,4 @@
-// Activations fused with their inputs' ops: bias_gelu(x, b) = gelu(x + b), swiglu(g, u) = silu(g) u.
+// Activations fused with the ops before them: bias_gelu(x, b) = gelu(x + b), swiglu(g, u) = silu(g) u.
 #include "ir/ops/nn_rows.h"
 
 namespace boxcar::ir {

@@ -1,17 +1,18 @@
 // Cross entropy, whole and in the pieces that allow a split class dimension (paper, Figure 11):
 //
-//   m = reduce_max(logits, -1)                        P(max) where classes are split
+//   m = reduce_max(logits, -1)                        P(max) if classes are split
 //   z = sum_exp(logits, m)   = sum_c exp(logits - m)  P(sum)
-//   c = pick(logits, labels) = logits[..., label]     P(sum): zero where the label is another part's
+//   c = pick(logits, labels) = logits[..., label]     P(sum): zero if the label is in another part
 //   loss = nll(m, z, c)      = log z + m - c
 //   dlogits = cross_entropy_grad(dloss, logits, m, z, labels) = dloss (exp(logits - m) / z - one_hot(labels))
 //
-// In one kernel, as far as collectives between them leave that:
+// In fewer kernels, as far as the collectives between the pieces allow:
 //
-//   loss, m, z = cross_entropy_parts(logits, labels)    all of them, where classes are whole
-//   z, c = sum_exp_pick(logits, m, labels)              both sums, where they are split
+//   loss, m, z = cross_entropy_parts(logits, labels)    all of them, if classes are whole
+//   z, c = sum_exp_pick(logits, m, labels)              both sums, if classes are split
 //
-// Only three values per token cross between devices. A part of the classes knows its first one, `offset`.
+// Only three values per token cross between devices. A part of the classes has the number of its first class,
+// `offset`.
 #include "ir/ops/nn_rows.h"
 
 namespace boxcar::ir {
@@ -76,7 +77,7 @@ Types infer_sum_exp_pick(const Types& in, const Attrs&) {
   return Types(2, {in[1].shape, wide(in[0].dtype)});
 }
 
-// The offset of the classes of `in[operand]`, where they are split.
+// The offset of the classes of `in[operand]`, if they are split.
 template <size_t operand>
 Attrs localize_classes(const Types& in, const Attrs& attrs, const sbp::Signature& signature, int64_t parts,
                        int64_t index) {

@@ -4,15 +4,16 @@
 //   moe_dispatch(x[..., t, h], index[..., t, k]) [experts, capacity] -> y[..., experts, capacity, h]
 //   moe_combine(y[..., experts, capacity, h], index, weight[..., t, k]) -> [..., t, h]
 //
-// Tokens take an expert's slots in order of (token, choice); those beyond `capacity` are dropped: their
+// Tokens take an expert's slots in order of (token, choice); tokens beyond `capacity` are dropped: that
 // choice adds nothing. Empty slots are zero. With index = {{0}, {1}, {0}, {0}} and capacity 2, expert 0 gets
 // tokens 0 and 2, expert 1 token 1, and token 3 is dropped.
 //
 // Slots are counted over all tokens of `index`, which is whole on every device, so every layout drops the
-// same tokens. Leading dimensions are groups with a capacity of their own: x[sequences, t, h] split by
+// same tokens. Leading dimensions are groups, each with its own capacity: x[sequences, t, h] split by
 // sequence counts without communication, and S(0) -> S(1) of [sequences, experts, ...] is expert
-// parallelism's all-to-all. A part of the experts knows its first one, `expert_offset`; a part of the tokens
-// its first token, `token_offset`, and how many it has, `tokens` (-1: all of index).
+// parallelism's all-to-all. A part of the experts has the number of its first expert, `expert_offset`. A part
+// of the tokens has that of its first token, `token_offset`, and its number of tokens, `tokens` (-1: all of
+// index).
 #include <fmt/format.h>
 
 #include "ir/ops/nn_rows.h"
@@ -100,7 +101,8 @@ Types infer_combine_grad(const Types& in, const Attrs& attrs) {
   return {in[1], in[3]};
 }
 
-// Signatures in which S(g) is the axis after the groups: the tokens of x, index and weight, the experts of y.
+// Signatures in which S(g) is the axis after the groups: the tokens of x, index and weight, and the experts
+// of y.
 ExtraFunction after_groups(std::initializer_list<std::string_view> rules, size_t index) {
   return [rules = parse_all(rules), index](const Types& in, const Attrs&, int64_t) {
     std::vector<sbp::Signature> result = rules;
@@ -139,7 +141,7 @@ template <size_t index_operand, Layouts (*layouts)(const Types&, const Attrs&, c
 Attrs localize_moe(const Types& in, const Attrs& attrs, const sbp::Signature& signature, int64_t parts,
                    int64_t index) {
   const Layouts split = layouts(in, attrs, signature);
-  if (signature.inputs[index_operand].is_split()) return attrs;  // by group: each counts for itself
+  if (signature.inputs[index_operand].is_split()) return attrs;  // by group: each group counts separately
   const auto axis = static_cast<int64_t>(groups_of(in[index_operand]));
   if (split_at(split.slots, axis)) {
     return with_experts(attrs, split.experts, parts, index);
@@ -165,7 +167,7 @@ Layouts of_combine_grad(const Types& in, const Attrs&, const sbp::Signature& s) 
   return {s.inputs[3], s.inputs[1], experts_of(in[1])};
 }
 
-// `below`: a limit of experts that the graph computes, of all of them (index.cpp).
+// `below`: the limit of expert numbers that the graph computes, over all experts (index.cpp).
 Attrs part_attrs() {
   return {{"expert_offset", int64_t{0}},
           {"token_offset", int64_t{0}},

@@ -2,7 +2,7 @@
 // as text, and the splits that keep groups of heads or channels together.
 //
 //   ranked("* _, _ -> * _, *, *", 0, 1)   for x[2, 3, 8] is  "d0 d1 _, _ -> d0 d1 _, d0 d1, d0 d1"
-//   aligned(6, 3, 2) == false             6 heads in 3 groups: parts of 3 heads, but of 2 and 1 groups
+//   aligned(6, 3, 2) == false             6 heads in 3 groups: parts have 3 heads each, but 2 and 1 groups
 #pragma once
 
 #include <initializer_list>
@@ -28,8 +28,9 @@ void add_batch_norm_ops(std::vector<OpDef>& out);  // conv_batch_norm.cpp
 using MapFunction = std::function<sbp::IndexMap(const Types&, const Attrs&)>;
 using ExtraFunction = std::function<std::vector<sbp::Signature>(const Types&, const Attrs&, int64_t)>;
 
-// An index map for every rank of input `operand`: a "*" stands for as many named indices as that input has
-// dimensions beyond `trailing`, a "~" for as many that no rule may split; "; sum *" sums each of them.
+// An index map for every rank of input `operand`. A "*" stands for one named index for each dimension of that
+// input beyond `trailing`; a "~" stands for the same number of indices that no rule may split. "; sum *" sums
+// each of them.
 MapFunction ranked(std::string_view text, size_t operand = 0, size_t trailing = 0);
 
 // Signatures that hold for every shape and number of devices.
@@ -47,11 +48,10 @@ void need_shape(std::string_view op, std::string_view operand, const TensorType&
 Shape without_last(Shape shape);
 
 // The attribute "window" of attention's masks: query s sees the `window` keys up to s + offset, 0: all up to
-// there. Throws unless it is 0 or, where causal, more.
+// there. Throws if it is negative, or is not 0 without a causal mask.
 void check_window(std::string_view op, const Attrs& attrs);
 
-// Whether splitting `extent`, made of `groups` equal groups, gives parts of whole groups, the same ones as
-// splitting the groups.
+// Whether splitting `extent`, made of `groups` equal groups, gives the same parts as splitting the groups.
 bool aligned(int64_t extent, int64_t groups, int64_t parts);
 
 bool split_at(sbp::Sbp sbp, int64_t axis);
@@ -60,11 +60,11 @@ sbp::Range part_of(const TensorType& type, size_t axis, int64_t parts, int64_t i
 // `attrs` with the integer `name` larger by `value`.
 Attrs advanced(Attrs attrs, std::string_view name, int64_t value);
 
-// Random ops draw from a counter: (seed, step, op, element), element being the row-major position in the
+// Random ops draw from a counter: (seed, step, op, element), where element is the row-major position in the
 // global tensor, counted on over micro-batches. "shape" is that of the global tensor, "starts" the place of
-// this part in it; empty: the part is the whole.
+// this part in it. Empty: the part is the whole.
 Attrs random_attrs();
-// Sets them for the part of a tensor of type `drawn` that `layout` gives.
+// Sets these attributes for the part of a tensor of type `drawn` that `layout` gives.
 Attrs localize_random(const TensorType& drawn, Attrs attrs, sbp::Sbp layout, int64_t parts, int64_t index);
 // Throws unless the attributes place a tensor of type `drawn` inside the global one and p is in [0, 1).
 void check_random(std::string_view op, const Attrs& attrs, const TensorType& drawn);

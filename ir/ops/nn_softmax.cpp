@@ -1,5 +1,5 @@
 // Softmax along the last axis, plain and as attention scores need it. A causal mask hides key j from query i
-// where j > i + offset, and with a window w where j <= i + offset - w; the query axis may be split, its parts
+// if j > i + offset, and with a window w if j <= i + offset - w. The query axis may be split; its parts
 // differ in offset.
 #include "ir/ops/nn_rows.h"
 

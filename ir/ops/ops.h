@@ -3,7 +3,7 @@
 //   out.push_back({.name = "neg", .inputs = {"x"}, .outputs = {"y"}, .infer = same_as_first,
 //                  .index_map = elementwise(";linear 0;decreasing 0"), .samples = ...});
 //
-// A row is complete in itself: shapes, index map, work, samples. See README.md for how to add one.
+// A row is complete: shapes, index map, work, samples. See README.md for how to add one.
 #pragma once
 
 #include <string>
@@ -52,7 +52,7 @@ void same_shape(std::string_view op, std::string_view operand, const TensorType&
 void same_type(std::string_view op, std::string_view operand, const TensorType& got, std::string_view other,
                const TensorType& other_type);
 void need_rank(std::string_view op, std::string_view operand, const TensorType& got, size_t at_least);
-// -1 is the last axis. Throws naming the attribute where it is outside.
+// -1 is the last axis. Throws naming the attribute if it is out of range.
 int64_t normal_axis(std::string_view op, std::string_view attr, int64_t axis, const TensorType& type);
 
 // --- index maps
@@ -61,7 +61,7 @@ using Indices = std::vector<sbp::Index>;
 
 // {"a0", "a1", "a2"}
 Indices indices(std::string_view prefix, size_t count);
-// i0 i1, i0 i1 -> i0 i1: operands and the result of one shape.
+// i0 i1, i0 i1 -> i0 i1: operands and result have one shape.
 sbp::IndexMap pointwise_map(const Types& in);
 // The same map for all types, parsed once.
 std::function<sbp::IndexMap(const Types&, const Attrs&)> fixed_map(std::string_view text);
@@ -81,7 +81,7 @@ inline Attrs with(Attrs attrs, std::string_view name, Attr value) {
 // --- work
 
 double bytes_of(const Types& types);
-// `flops` floating point operations per element of the largest tensor; bytes of everything once.
+// `flops` floating point operations per element of the largest tensor; bytes of each tensor once.
 std::function<Work(const Types&, const Types&, const Attrs&)> per_element(double flops);
 
 }  // namespace boxcar::ir

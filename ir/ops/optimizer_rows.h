@@ -1,6 +1,6 @@
-// Optimizers: a row each, from which all else follows. The ops for one tensor and for many, what the pass
-// adds to a graph and the state that it keeps, a job's word, and the kernels of the CPU and of CUDA are made
-// from it (optimizers.h).
+// Optimizers, one row each. The row defines the ops for one tensor and for many, the ops that the pass adds
+// to a graph and the state that it keeps, the word in a job, and the kernels of the CPU and of CUDA
+// (optimizers.h).
 //
 //   struct momentum {
 //     static constexpr OptimizerRow row = OptimizerRow("momentum", 1).costs(4).with("momentum", 0.9);
@@ -11,25 +11,28 @@
 //     BOXCAR_UPDATE(const Rates<A>& r, A g, A* s) { ... the same ... }
 //   };
 //
-// The state s of an element is its weight, then the moments; g is its gradient, times the factor that
-// clipping and the loss scale ask for. exact is the reference, by which kernels are judged, so it is written
-// apart from UPDATE, which kernels are made of: that computes in A, float or double, with functions of M
-// (sqrt, corrected). On the CPU it becomes vector code: no loops, and no branches but a choice by value.
+// The state s of an element is its weight, then the moments; g is its gradient, times the factor for clipping
+// and the loss scale. exact is the reference that kernels are compared with, so it is written apart from
+// UPDATE, from which kernels are made. UPDATE computes in A, float or double, with functions of M (sqrt,
+// corrected). On the CPU it becomes vector code, so it must have no loops, and no branches except a choice by
+// value.
 //
-// A row with a trust ratio scales the step of a tensor by norms over the whole of it, of which a device may
-// hold a part. So an op before the update adds up squares of weights, and of what else the row measures:
+// A row with a trust ratio scales the step of a tensor by norms over the whole tensor. A device may hold only
+// a part of it. So an op before the update sums squares of weights and of the other value that the row
+// measures:
 //
 //   w (3, 4), lr 0.5, direction (6, 8)          on two devices, one element each
 //   lamb_norms(w, g, m, v, scale?) -> norms     (9, 36) and (16, 64), of the layout P
 //   all-reduce                                  (25, 100): norms 5 and 10, their ratio 1/2
 //   lamb(w, g, m, v, norms, scale?, finite?)    r.trust = 1/2: w = (3, 4) - 0.5 * 1/2 * (6, 8)
 //
-// It computes the direction twice, from the same state, and so keeps no tensor of it. Vectors (biases, the
-// weights of norms) have no ratio and no decay; the row that is named updates them. So does the code of
-// LAMB's authors (google-research/albert, lamb_optimizer.py: exclude_from_layer_adaptation is by default what
-// is excluded from decay, LayerNorm and biases); apex and timm too leave out parameters that do not decay.
+// The direction is computed twice, from the same state, so no tensor of it is kept. Vectors (biases, the
+// weights of norms) have no ratio and no decay; the row named in trusts() updates them. The code of LAMB's
+// authors does the same (google-research/albert, lamb_optimizer.py: exclude_from_layer_adaptation defaults to
+// the parameters excluded from decay, LayerNorm and biases). apex and timm also leave out parameters that do
+// not decay.
 //
-// Plain C++17, and nothing of Boxcar's but the like: nvcc reads it too.
+// Plain C++17 that includes only headers of the same kind, because nvcc reads it too.
 #pragma once
 
 #include <cmath>
@@ -41,20 +44,20 @@ namespace boxcar::ir {
 
 struct OptimizerRow {
   static constexpr int most_moments = 2, most_numbers = 4;
-  struct Number {  // an attribute; its default, also a job's where TrainOptions has a field of the name
+  struct Number {  // an attribute and its default, also a job's if TrainOptions has a field of that name
     const char* name = "";
     double value = 0;
   };
 
   const char* name;
   int moments;          // tensors of the weight's shape in float32, or float64: m, then v
-  bool linear = false;  // in weight, gradient and moments together
-  double flops = 1;     // of an element, decay included
+  bool linear = false;  // linear in weight, gradient and moments together
+  double flops = 1;     // per element, including decay
   double rate = 0.01;   // learning rate of an op by itself, as in tests; a job always gives its own
-  bool counts = false;  // the steps that were taken, to correct moments that began at zero
+  bool counts = false;  // counts steps, to correct moments that began at zero
   int positive = 0;     // the moment that is never negative, counted from 1; 0: none
   const char* of_vectors = nullptr;  // with a trust ratio: the row that updates vectors,
-  int measured_moments = 0;          // and so many moments that the ratio depends on
+  int measured_moments = 0;          // and how many moments the ratio depends on
   int numbers = 0;
   Number number[most_numbers] = {};
 
@@ -91,13 +94,13 @@ struct OptimizerRow {
 };
 
 // The numbers of one step, the same for all elements. `left` of a row that counts steps is 1 - number^steps:
-// a moment that began at zero, over that, is corrected.
+// dividing a moment that began at zero by it corrects the moment.
 template <class A>
 struct Rates {
   static constexpr int most = OptimizerRow::most_numbers;
   A lr, decay;
-  A number[most], rest[most];  // of the row; 1 less it
-  A left[most];                // of update: what M::corrected takes, the CPU's one over it
+  A number[most], rest[most];  // of the row; 1 minus that
+  A left[most];                // in UPDATE: the argument of M::corrected, on the CPU its reciprocal
   A trust = 1;                 // of a tensor, from its norms
 };
 
@@ -152,7 +155,7 @@ struct adam {
   }
 };
 
-// Adagrad (Duchi, Hazan and Singer 2011) as PyTorch and DeepSpeed have it: squares of gradients add up from
+// Adagrad (Duchi, Hazan and Singer 2011) as in PyTorch and DeepSpeed: squares of gradients accumulate from
 // zero, and weight decay is part of the gradient.
 struct adagrad {
   static constexpr OptimizerRow row =
@@ -191,7 +194,7 @@ struct lion {
   }
 };
 
-// With a trust ratio: the value of an element that is measured, and the ratio for the norms of weights and of
+// For a trust ratio: the measured value of an element, and the ratio from the norms of the weights and of
 // those values.
 #define BOXCAR_MEASURED       \
   template <class M, class A> \
@@ -200,10 +203,9 @@ struct lion {
   template <class A> \
   BOXCAR_DEVICE static A trust
 
-// LARS (You et al. 2017, arXiv:1708.03888): momentum, with steps as long as the coefficient (0.001 in the
-// paper) times the weights' norm.
-// The learning rate is outside of the moment, as in apex's LARC and timm, whose eps this is. A tensor without
-// weights or without gradients has a ratio of 1, as there.
+// LARS (You et al. 2017, arXiv:1708.03888): momentum, with steps whose length is the coefficient (0.001 in
+// the paper) times the weights' norm. The learning rate is not part of the moment, as in apex's LARC and
+// timm, and eps is theirs. A tensor whose weights or gradients are zero has a ratio of 1, as there.
 struct lars {
   static constexpr OptimizerRow row = OptimizerRow("lars", 1)
                                           .is_linear()
@@ -227,8 +229,8 @@ struct lars {
   }
 };
 
-// LAMB (You et al. 2019, arXiv:1904.00962): Adam's direction and the decay, as long as the weights' norm. eps
-// is the authors', apex's and timm's. A tensor of zeros, or one that stays where it is, has a ratio of 1.
+// LAMB (You et al. 2019, arXiv:1904.00962): Adam's direction plus the decay, scaled to the weights' norm. eps
+// is the authors', apex's and timm's. A tensor of zeros, or one whose direction is zero, has a ratio of 1.
 struct lamb {
   static constexpr OptimizerRow row = OptimizerRow("lamb", 2)
                                           .costs(16)

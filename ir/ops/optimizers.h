@@ -16,7 +16,7 @@ namespace boxcar::ir {
 
 std::span<const OptimizerRow> optimizer_rows();  // by Optimizer
 const OptimizerRow& row_of(Optimizer optimizer);
-const OptimizerRow* find_optimizer(std::string_view op);  // null: it has no row
+const OptimizerRow* find_optimizer(std::string_view op);  // null if it has no row
 std::vector<std::string> words_of(Optimizer);
 
 // w, g, the moments, and the norms of a row with a trust ratio: operands of one tensor's update
@@ -26,7 +26,7 @@ inline size_t operands_of(const OptimizerRow& row) {
 
 // "adam_all"
 inline std::string all_op(const OptimizerRow& row) { return std::string(row.name) + "_all"; }
-// "lamb_norms": of a row with a trust ratio, squares of weights and of what it measures, each in one sum
+// "lamb_norms": for a row with a trust ratio: sums of squares of weights and of the values that it measures
 inline std::string norms_op(const OptimizerRow& row) { return std::string(row.name) + "_norms"; }
 bool has_number(const OptimizerRow& row, std::string_view name);
 
@@ -37,7 +37,7 @@ struct UpdateNumbers {
   int64_t step = 0;  // of a row that counts steps
 };
 UpdateNumbers numbers_of(const OptimizerRow& row, const Attrs& attrs);
-// 1 - number^step, or 1 where the row counts no steps.
+// 1 - number^step, or 1 if the row counts no steps.
 double left_of(const OptimizerRow& row, double number, int64_t step);
 
 // visit.operator()<Op>() for every row.

@@ -8,8 +8,8 @@
 //   weighed_swiglu_pairs  x, w[..., 1] -> silu(gate) up w [..., n]: experts' rows times their tokens' shares
 //
 // split_heads, merge_heads and merge_heads_grad are strided views on a device: the products around them read
-// and write the packed tensor in place, so they are Family::none. split_heads_grad joins three gradients and
-// is a copy.
+// and write the packed tensor in place, so they are Family::none. split_heads_grad joins three gradients, so
+// it is a copy.
 #include <fmt/format.h>
 
 #include "ir/ops/nn_rows.h"
@@ -180,7 +180,7 @@ Map pairs_map(std::string_view text) {
 
 int64_t pairs(const Types& in) { return in.back().shape.back() / 2; }
 
-// A split of the last axis that leaves pairs whole, over all operands and the result.
+// A split of the last axis of all operands and the result that keeps pairs whole.
 std::vector<sbp::Signature> split_pairs(const Types& in, const Attrs&, int64_t parts) {
   if (!aligned(2 * pairs(in), pairs(in), parts)) return {};
   const sbp::Sbp last = sbp::Sbp::S(static_cast<int>(in[0].shape.size()) - 1);

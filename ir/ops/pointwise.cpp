@@ -23,7 +23,7 @@ Attrs attrs_of(const PointwiseRow& row, double value) {
   return {{row.parameter, attr_of(row, value)}};
 }
 
-// Index map of the op, or of its gradient, which is linear in dy, and monotone where all slopes have one
+// Index map of the op or of its gradient. The gradient is linear in dy, and monotone if all slopes have one
 // sign.
 sbp::IndexMap index_map(const PointwiseRow& row, bool grad, const Types& in, const Attrs& attrs) {
   sbp::IndexMap map = pointwise_map(in);

@@ -14,12 +14,12 @@
 namespace boxcar::ir {
 
 std::span<const PointwiseRow> pointwise_rows();
-const PointwiseRow* find_pointwise(std::string_view op);  // null: it has no row
+const PointwiseRow* find_pointwise(std::string_view op);  // null if it has no row
 
 // "relu_grad"
 inline std::string grad_op(const PointwiseRow& row) { return std::string(row.name) + "_grad"; }
 
-// The row's parameter from complete attributes: 0 or 1 for a choice, 0 where there is none.
+// The row's parameter from complete attributes: 0 or 1 for a choice, 0 if the row has none.
 double parameter_of(const PointwiseRow& row, const Attrs& attrs);
 
 // visit.operator()<Op>() for every row.

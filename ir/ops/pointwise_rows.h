@@ -1,6 +1,6 @@
-// Pointwise ops of one operand: a row each, from which all else follows. The registry's entry and that of the
-// gradient, the gradient rule, whether the op may be a step of a fused one, the reference kernels, and the
-// kernels and fused steps of the CPU and of CUDA are made from it (pointwise.h).
+// Pointwise ops of one operand, one row each. The row defines the registry's entries of the op and of its
+// gradient, the gradient rule, whether the op may be a step of a fused op, the reference kernels, and the
+// kernels and fused steps of the CPU and of CUDA (pointwise.h).
 //
 //   struct relu {
 //     static constexpr PointwiseRow row = PointwiseRow("relu", Trend::increasing).costs(1, 1).reads_y();
@@ -10,13 +10,13 @@
 //     BOXCAR_BACKWARD(A dy, A y, P) { return y > A(0) ? dy : A(0); }
 //   };
 //
-// exact and exact_grad are the reference, in double. Kernels are judged by it, so it is written apart from
-// FORWARD and BACKWARD, which kernels are made of. These compute in A, float or double, with functions of M:
-// exp, log, sqrt, tanh, sigmoid, and those that a row here has a faster form of (FastMath of the CPU,
-// DeviceMath of CUDA). On the CPU they become vector code: no loops, and no branches but a choice by value.
-// The last argument is the op's parameter: a number, or of a choice what converts to bool.
+// exact and exact_grad are the reference, in double. Kernels are compared with it, so it is written apart
+// from FORWARD and BACKWARD, from which kernels are made. These compute in A, float or double, with functions
+// of M: exp, log, sqrt, tanh, sigmoid, and faster forms of some rows here (FastMath of the CPU, DeviceMath of
+// CUDA). On the CPU they become vector code, so they must have no loops, and no branches except a choice by
+// value. The last argument is the op's parameter: a number or, for a choice, a value that converts to bool.
 //
-// Plain C++17, and nothing of Boxcar's but the like: nvcc reads it too.
+// Plain C++17 that includes only headers of the same kind, because nvcc reads it too.
 #pragma once
 
 #include <cmath>
@@ -28,24 +28,24 @@ namespace boxcar::ir {
 
 enum class Trend : char { neither, increasing, decreasing };
 
-struct Multiples {  // values that a sample holds, as ir::Domain
+struct Multiples {  // values in a sample, as in ir::Domain
   double low = -4, high = 4, step = 1;
 };
 
 struct PointwiseRow {
-  enum Reads : char { nothing, x, y };        // what the gradient needs besides dy
+  enum Reads : char { nothing, x, y };        // operand of the gradient besides dy
   enum Kind : char { none, choice, number };  // of parameter
 
   const char* name;
   Trend trend;
   bool linear = false;
-  double flops = 1, grad_flops = 1;  // of an element
-  double tolerance = 0;              // law 1: relative; 0 where op and gradient are exact on small integers
+  double flops = 1, grad_flops = 1;  // per element
+  double tolerance = 0;              // law 1: relative; 0 if op and gradient are exact on small integers
   Reads grad_reads = nothing;
   bool has_grad_op = true;                  // false: ir/grad/elementwise.cpp makes the gradient of other ops
   Multiples values = {}, grad_values = {};  // in samples: of x, and of the tensor that the gradient reads
   Kind kind = none;
-  const char* parameter = "";   // the name of its attribute; the op has no trend where its value is below 0
+  const char* parameter = "";   // the name of its attribute; the op has no trend if its value is below 0
   double usual = 0, other = 0;  // its default, and another value for samples
 
   constexpr PointwiseRow(const char* op, Trend which) : name(op), trend(which) {}
@@ -135,7 +135,7 @@ struct relu {
   BOXCAR_BACKWARD(A dy, A y, P) { return y > A(0) ? dy : A(0); }
 };
 
-// The slope at the limit is 1, as PyTorch has it.
+// The slope at the limit is 1, as in PyTorch.
 struct clamp_min {
   static constexpr PointwiseRow row =
       PointwiseRow("clamp_min", Trend::increasing).with_number("min", 0, 1).reads_x();
@@ -154,8 +154,8 @@ struct clamp_max {
   BOXCAR_BACKWARD(A dy, A x, P max) { return x <= A(max) ? dy : A(0); }
 };
 
-// gelu and silu dip below zero left of it: not monotone. tanh: x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
-// / 2 in gelu's place.
+// gelu and silu are not monotone: both have a minimum left of zero. tanh: x (1 + tanh(sqrt(2 / pi) (x +
+// 0.044715 x^3))) / 2 in place of gelu.
 struct gelu {
   static constexpr PointwiseRow row =
       PointwiseRow("gelu", Trend::neither).costs(10, 15).rounds(fine).reads_x().with_choice("tanh");

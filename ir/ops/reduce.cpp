@@ -12,7 +12,7 @@ namespace {
 
 using sbp::IndexMap;
 
-// By axis of x: is it reduced?
+// By axis of x: whether it is reduced.
 std::vector<bool> reduced_axes(std::string_view op, const TensorType& x, const Attrs& attrs) {
   const std::vector<int64_t>& axes = attr_ints(attrs, "axes");
   std::vector<bool> reduced(x.shape.size(), axes.empty());
@@ -54,7 +54,7 @@ IndexMap reduce_map(const Types& in, const Attrs& attrs, sbp::Reduction reductio
   return map;
 }
 
-// The number of elements that a mean is over, which a part of a reduced axis cannot know.
+// Sets the number of elements of a mean, which a part of a reduced axis cannot know.
 Attrs localize_mean(const Types& in, const Attrs& attrs, const sbp::Signature& signature, int64_t, int64_t) {
   sbp::Sbp x = signature.inputs[0];
   std::vector<bool> reduced = reduced_axes("reduce_mean", in[0], attrs);
@@ -85,7 +85,7 @@ void add_reduction(std::vector<OpDef>& out, const char* name, sbp::Reduction red
             .work = per_element(1),
             .samples = reduce_samples};
   if (mean) {
-    def.attrs["count"] = int64_t{0};  // of the elements of one mean; 0: those of the operand
+    def.attrs["count"] = int64_t{0};  // elements of one mean; 0: those of the operand
     def.localize = localize_mean;
     def.tolerance = 1e-12;
   }

@@ -1,5 +1,5 @@
 // Ops that move elements and compute nothing: reshape, transpose, slice, slice_grad, concat, broadcast_to.
-// All are linear and increasing in what they move.
+// All are linear and increasing in the operands that they move.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ const Ints& per_dimension(std::string_view op, const char* name, const Attrs& at
 
 // --- reshape
 
-// The shape asked for, its -1 replaced.
+// The requested shape with its -1 replaced.
 Shape reshaped(const TensorType& x, const Attrs& attrs) {
   Shape shape = attr_ints(attrs, "shape"), given = shape;
   std::erase(given, -1);
@@ -59,7 +59,8 @@ Shape reshaped(const TensorType& x, const Attrs& attrs) {
   return shape;
 }
 
-// Where a split of one axis cuts a tensor in row-major order: every `period` elements, at `cuts`.
+// The places where a split of one axis cuts a tensor in row-major order: in every `period` elements, at
+// `cuts`.
 struct Cuts {
   int64_t period = 0;
   Ints cuts;
@@ -125,7 +126,7 @@ void add_reshape(std::vector<OpDef>& out) {
 
 // --- transpose
 
-// perm, or the reverse order where it is empty; throws unless it is a permutation.
+// perm, or the reverse order if it is empty; throws unless it is a permutation.
 Ints permutation(const TensorType& x, const Attrs& attrs) {
   Ints perm = attr_ints(attrs, "perm");
   auto rank = static_cast<int64_t>(x.shape.size());
@@ -184,7 +185,7 @@ Types infer_slice(const Types& in, const Attrs& attrs) {
   return {y};
 }
 
-// Axes that are kept whole go from input to output; of the others the output alone may be split.
+// Axes that are kept whole go from input to output. Of the others, only the output may be split.
 IndexMap slice_map(const Types& in, const Attrs& attrs) {
   const Ints &starts = attr_ints(attrs, "starts"), &ends = attr_ints(attrs, "ends");
   Indices input = indices("i", in[0].shape.size()), output = input;
@@ -207,7 +208,7 @@ Attrs localize_slice(const Types& in, const Attrs& attrs, const Signature& signa
   }
   if (!y.is_split()) return attrs;
   auto axis = static_cast<size_t>(y.axis);
-  if (starts[axis] == 0 && ends[axis] == in[0].shape[axis]) return attrs;  // the input is what is split there
+  if (starts[axis] == 0 && ends[axis] == in[0].shape[axis]) return attrs;  // the input is split there
   sbp::Range part = sbp::part_range(ends[axis] - starts[axis], parts, index);
   Attrs local = with(attrs, "ends", with_at(ends, axis, starts[axis] + part.end));
   return with(std::move(local), "starts", with_at(starts, axis, starts[axis] + part.begin));
@@ -223,7 +224,7 @@ Work copy_work(const Types&, const Types& out, const Attrs&) { return {0, 2 * by
 
 // --- slice_grad
 
-// starts may lie outside: what falls outside of shape is another part's.
+// starts may lie outside: elements outside shape belong to another part.
 Types infer_slice_grad(const Types& in, const Attrs& attrs) {
   per_dimension("slice_grad", "starts", attrs, in[0].shape.size());
   return {{per_dimension("slice_grad", "shape", attrs, in[0].shape.size()), in[0].dtype}};

@@ -3,12 +3,12 @@
 //   adam(w, g, m, v, scale?, finite?) -> w, m, v     moments and master weights in float32 or
 //   float64, in any split; never partial
 //   lamb_norms(w, g, m, v, scale?) -> norms          with the moments that it measures; float32[2], or
-//   float64[2]; P(sum) where w is split
+//   float64[2]; P(sum) if w is split
 //   lamb(w, g, m, v, norms, scale?, finite?)         a row with a trust ratio (optimizer_rows.h)
 //
-// `scale` is a factor on the gradient (clip_scale's: clipping, one over the loss scale); where `finite` is
-// false the state stays as it was. The update ops write their state in place on a device; here outputs are
-// values like any other.
+// `scale` is a factor of the gradient (from clip_scale: clipping, 1 / loss scale). If `finite` is false, the
+// state does not change. On a device the update ops write their state in place; here outputs are ordinary
+// values.
 #include <fmt/format.h>
 
 #include "ir/ops/ops.h"
@@ -22,7 +22,7 @@ using sbp::IndexMap;
 const Omission kNoExtremum = {"weights, gradients and moments are sums, never P(max) or P(min)",
                               has_extremum};
 
-// w, the gradient in any float type, the moments, of one shape.
+// Checks that w, the gradient in any float type and the moments have one shape.
 Types states_of(const std::string& name, const std::vector<std::string>& operands, const Types& in) {
   for (size_t i = 1; i < operands.size(); ++i) same_shape(name, operands[i], in[i], operands[0], in[0]);
   Types states = {in[0]};
@@ -56,7 +56,7 @@ std::function<IndexMap(const Types&, const Attrs&)> update_map(size_t operands, 
       map.linear = {{}};
       for (int i = 0; i < static_cast<int>(operands); ++i) map.linear[0].push_back(i);
       const size_t scale = operands + (has_norms ? 1 : 0);
-      if (in.size() > scale) {  // the factor takes the gradient's part: it is what moves
+      if (in.size() > scale) {  // linear in the factor in place of the gradient
         map.linear.push_back(map.linear[0]);
         map.linear[1].erase(map.linear[1].begin() + 1);
         map.linear[1].push_back(static_cast<int>(scale));
@@ -75,8 +75,8 @@ std::function<std::vector<Sample>(const Extent&)> update_samples(size_t operands
   };
 }
 
-// The operands of a row, some with norms behind them: with a factor, with a factor and a flag for finite
-// gradients, and with neither.
+// Samples of a row's operands, followed by norms if it has them: with a factor, with a factor and a flag for
+// finite gradients, and with neither.
 std::function<std::vector<Sample>(const Extent&)> optimizer_samples(size_t operands,
                                                                     std::vector<Domain> domains,
                                                                     bool has_norms) {
@@ -248,7 +248,8 @@ void add_sum(std::vector<OpDef>& out) {
     result.inputs.assign(in.size(), indices("i", in[0].shape.size()));
     result.outputs = {result.inputs[0]};
     result.linear = {{}};
-    // Maxima of one of very many terms are left out: two layouts for each of n terms, n layouts long.
+    // Maxima of one of very many terms are left out: they would be two signatures for each of n terms, each n
+    // layouts long.
     constexpr size_t many = 64;
     for (int i = 0; i < static_cast<int>(in.size()); ++i) {
       result.linear[0].push_back(i);

@@ -1,4 +1,4 @@
-// Optimizers over many tensors in one act, which writes copies of the weights in 16 bits too (updates.h).
+// Optimizers for many tensors in one act, which also writes copies of the weights in 16 bits (updates.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ Updates operands_of(const std::string& name, const Types& in, const Attrs& attrs
   return updates;
 }
 
-// Types as one op for each tensor infers them.
+// The types that one op per tensor would infer.
 Types infer_all(const std::string& name, const Types& in, const Attrs& attrs) {
   const Updates updates = operands_of(name, in, attrs);
   const OpDef& one = op(updates.rule);
@@ -85,7 +85,7 @@ Work work_of_all(const OpDef& one, const Types& in, const Types& out, const Attr
   return work;
 }
 
-// With a factor, with a flag for finite gradients too, and with neither.
+// Samples with a factor, with a factor and a flag for finite gradients, and with neither.
 std::vector<Sample> samples_of(const OpDef& one, const Extent& n) {
   const Sample single = one.samples(n)[2];
   const size_t operands = single.inputs.size();
@@ -105,7 +105,7 @@ std::vector<Sample> samples_of(const OpDef& one, const Extent& n) {
   };
   const int64_t a = n(), b = n();
   std::vector<Sample> samples = {sample({{a, b}}, 1, {0}), sample({{b}}, 2, {0}), sample({{a}}, 0, {})};
-  if (operands < 4) samples.push_back(sample({{a, b}, {a}}, 0, {1}));  // law 1 tries all that eight could be
+  if (operands < 4) samples.push_back(sample({{a, b}, {a}}, 0, {1}));  // too many for law 1 with eight
   return samples;
 }
 

@@ -24,7 +24,7 @@ struct Updates {
 
   size_t states() const { return operands - (has_norms ? 2 : 1); }
   size_t scalars_at() const { return tensors * operands; }
-  // State 0 is w; g stands between w and the others.
+  // State 0 is w; g lies between w and the others.
   size_t input(size_t tensor, size_t state) const { return tensor * operands + (state == 0 ? 0 : state + 1); }
   size_t gradient(size_t tensor) const { return tensor * operands + 1; }
   size_t norms(size_t tensor) const { return (tensor + 1) * operands - 1; }
@@ -40,7 +40,7 @@ struct Updates {
   }
 };
 
-// For optimizers (optimizer_rows.h) and their forms over many tensors, with complete attributes; none for
+// For optimizers (optimizer_rows.h) and their forms for many tensors, with complete attributes; nothing for
 // other ops.
 std::optional<Updates> updates_of(std::string_view op, const Attrs& attrs);
 

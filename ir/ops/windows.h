@@ -2,9 +2,10 @@
 //
 //   out_extent({3, 2, 1}, 7) == 4      kernel 3, stride 2, padding 1: windows at -1, 1, 3, 5
 //
-// A spatial dimension may be split where every part holds exactly the windows of its part of the output,
-// without a halo: no padding, and the parts of the input begin where the parts of the output do. With kernel
-// = stride = 2, 8 rows can be split over 2 devices, 6 cannot (3 rows each, but 2 and 1 windows).
+// A spatial dimension may be split if every part holds exactly the windows of its part of the output, without
+// a halo. So there must be no padding, and the parts of the input must begin where the parts of the output
+// do. With kernel = stride = 2, 8 rows can be split over 2 devices, 6 cannot (3 rows each, but 2 and 1
+// windows).
 #pragma once
 
 #include "ir/ops/nn_rows.h"
@@ -22,14 +23,14 @@ bool splits_exactly(Window window, int64_t extent, int64_t parts);
 // Windows do not overlap: each element is in one at most.
 inline bool disjoint(Window window) { return window.stride >= window.kernel; }
 
-// Throws unless the windows make sense on a spatial axis of images.
+// Throws unless the windows are valid on a spatial axis of images.
 void check_window(std::string_view op, std::string_view operand, const TensorType& x, Window window,
                   size_t axis, const Attrs& attrs);
 
-// "input_size" of a part of a gradient whose input 0 is split along a spatial axis.
+// Sets "input_size" for a part of a gradient whose input 0 is split along a spatial axis.
 Attrs localize_size(const Attrs& attrs, const sbp::Signature& signature, int64_t parts, int64_t index);
 
-// Adds to the examples of images `x` the same with channels last.
+// Adds the same examples of images `x` with channels last.
 template <class Example>
 void add_channels_last(std::vector<Example>& examples) {
   const size_t count = examples.size();

@@ -1,6 +1,6 @@
-// Gradients over micro-batches, in float32 at least unless the job wants them, or all but tables, in 16 bits.
-// A parameter that is used in several layers (a tied embedding) has its contributions accumulated where they
-// are made, and added once per step.
+// Accumulates gradients over micro-batches, at least in float32 unless the job wants them, or all except
+// tables, in 16 bits. For a parameter used in several layers (a tied embedding), contributions are
+// accumulated where they are made and added once per step.
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -58,7 +58,7 @@ class Accumulator {
   }
   DType dtype(TensorId tensor) const { return rewrite_.graph().tensor(tensor).type.dtype; }
 
-  // The addends of a gradient that adds up contributions of several layers.
+  // The addends of a gradient that sums contributions of several layers.
   void addends(TensorId gradient, std::vector<TensorId>& out) {
     const Op& op = producer(gradient);
     if (op.type != "add" || rewrite_.graph().tensor(gradient).role != Role::gradient || !crosses(op)) {
@@ -83,7 +83,7 @@ class Accumulator {
     }
   }
 
-  // Gradients of a parameter's replicas are added up, so they have one type.
+  // Gradients of a parameter's replicas are summed, so they have one type.
   static const std::string& original(const Op& state) {
     return state.replica_of.empty() ? state.name : state.replica_of;
   }
@@ -134,8 +134,8 @@ class Accumulator {
   std::vector<Op> ops_;
   Rewriter rewrite_;
   std::unordered_set<TensorId> dropped_;
-  std::unordered_set<size_t> tables_;            // gradients of what is looked up
-  std::unordered_set<std::string> table_names_;  // what is looked up, on any stage
+  std::unordered_set<size_t> tables_;            // gradients of look-up tables
+  std::unordered_set<std::string> table_names_;  // look-up tables, on any stage
   std::unordered_map<TensorId, std::vector<Part>> parts_;
   std::map<size_t, std::vector<TensorId>> totals_;
 };

@@ -1,4 +1,4 @@
-// Everything in float64, to judge lowering and kernels to the last digits.
+// Everything in float64, to check lowering and kernels to the last digits.
 #include <string>
 #include <utility>
 
@@ -7,7 +7,7 @@
 
 namespace boxcar::ir {
 
-// Results follow from their operands, all of which are widened; those of a type of their own are cast.
+// Results follow from their widened operands; results of ops that set their own type are cast.
 void double_precision(Step& step) {
   if (step.options.precision != Precision::fp64) return;
   const std::string wide = to_text(DType::float64);

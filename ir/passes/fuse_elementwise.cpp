@@ -1,5 +1,5 @@
 // Chains of elementwise ops as one kernel: an op goes into the only reader of its result, if both are
-// elementwise and of one shape. The fused op stands where the last one stood and keeps its name and result.
+// elementwise and of one shape. The fused op replaces the last one and keeps its name and result.
 #include <algorithm>
 #include <utility>
 
@@ -58,7 +58,7 @@ class Fuser {
                        [&](TensorId input) { return is_float(type(input).dtype); });
   }
 
-  // By op: the reader that it goes into, -1 where it stays.
+  // By op: the reader that it goes into, -1 if it stays.
   std::vector<int> readers(const std::vector<Op>& ops) const {
     std::vector<int> reader(rewrite_.graph().tensors.size(), -1);
     for (size_t i = 0; i < ops.size(); ++i)
@@ -80,7 +80,7 @@ class Fuser {
            op.outputs[0] != step_.loss && between.type.shape == type(reader.outputs[0]).shape;
   }
 
-  // The op after the chains that end in its operands.
+  // A chain of the chains that end in the op's operands, then the op.
   Chain join(const Op& op) {
     Chain chain;
     Step_ step{op.type, {}, op.attrs};

@@ -1,10 +1,10 @@
-// The pieces of a cross entropy in as few kernels as its classes leave it, where that is asked for
-// (options.fused_loss):
+// Puts the pieces of a cross entropy into as few kernels as the layout of its classes allows, if
+// options.fused_loss is set:
 //
 //   m = reduce_max(x), z = sum_exp(x, m), c = pick(x, labels), nll(m, z, c)
 //
-//   loss, m, z = cross_entropy_parts(x, labels)     where a device has all classes (options.whole_classes)
-//   z, c = sum_exp_pick(x, m, labels)               in the place of sum_exp and pick, where it has a part
+//   loss, m, z = cross_entropy_parts(x, labels)     if a device has all classes (options.whole_classes)
+//   z, c = sum_exp_pick(x, m, labels)               in place of sum_exp and pick, if it has a part
 //
 // Results keep their names.
 #include <unordered_map>
@@ -20,7 +20,7 @@ struct Pieces {
   OpId max = -1, sum = -1, pick = -1, nll = -1;
 };
 
-// The pieces behind an op, which nothing else reads.
+// The pieces before an nll op, which nothing else reads.
 Pieces pieces_of(const Graph& graph, const std::vector<std::vector<OpId>>& readers, OpId nll) {
   const auto op = [&](OpId id) -> const Op& { return at(graph.ops, id); };
   const auto alone = [&](TensorId t, size_t count) { return at(readers, t).size() == count; };
@@ -44,12 +44,12 @@ void fuse_loss(Step& step) {
   if (!step.options.fused_loss) return;
   const auto readers = consumers(step.graph);
   const bool whole = step.options.whole_classes;
-  std::unordered_map<OpId, Pieces> losses;  // by the op in whose place the fused one stands
+  std::unordered_map<OpId, Pieces> losses;  // by the op that the fused one replaces
   std::vector<bool> gone(step.graph.ops.size(), false);
   for (size_t i = 0; i < step.graph.ops.size(); ++i) {
     const Pieces pieces = pieces_of(step.graph, readers, static_cast<OpId>(i));
     if (pieces.nll < 0) continue;
-    // Where the later of sum_exp and pick stood, all operands are there.
+    // All operands exist at the later of sum_exp and pick.
     const OpId last = whole ? pieces.nll : std::max(pieces.sum, pieces.pick);
     losses[last] = pieces;
     for (const OpId id : {pieces.sum, pieces.pick}) at(gone, id) = true;

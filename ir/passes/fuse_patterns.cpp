@@ -6,10 +6,10 @@
 //   mul(swiglu_pairs(x), w[..., 1])                          weighed_swiglu_pairs(x, w)
 //   batch_matmul(q, k^T) -> scale_mask_softmax -> [dropout] -> batch_matmul(.., v)
 //                                                            scaled_dot_product_attention(q, k, v), if flash
-//                                                            is asked for
+//                                                            is set
 //
-// The steps between must have no other reader. The fused op stands where the last op of the pattern stood and
-// keeps its name and result.
+// The steps between must have no other reader. The fused op replaces the last op of the pattern and keeps its
+// name and result.
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
@@ -35,8 +35,7 @@ class Matcher {
   const TensorType& type(TensorId tensor) const { return graph_.tensor(tensor).type; }
   OpId producer(TensorId tensor) const { return graph_.tensor(tensor).producer; }
 
-  // The op of this type that makes `tensor` for one reader only, which it is then fused into; -1 if it is
-  // another.
+  // The op that makes `tensor` if it has this type and only one reader, into which it is then fused; else -1.
   OpId inner(TensorId tensor, std::string_view op_type, Match& match) const {
     const OpId id = producer(tensor);
     const std::vector<OpId>& readers = at(consumers_, tensor);
@@ -46,7 +45,7 @@ class Matcher {
     return id;
   }
 
-  // Steps over an op that may or may not be there.
+  // Skips an optional op.
   TensorId past(TensorId tensor, std::string_view op_type, Match& match) const {
     const OpId id = inner(tensor, op_type, match);
     return id < 0 ? tensor : op(id).inputs[0];

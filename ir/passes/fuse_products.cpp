@@ -1,10 +1,10 @@
-// Extra work for a product's kernel, where asked for (options.epilogues): adding a bias, which the product's
-// only reader did, and the bias's gradient, which sums an operand of the weight's gradient.
+// Moves work into a product's kernel if options.epilogues is set: the sum with a bias, if it is the product's
+// only reader, and the bias's gradient, which sums an operand of the weight's gradient.
 //
 //   add(matmul(x, w), bias)                                      matmul_bias(x, w, bias)
 //   matmul_weight_grad(x, dy), reduce_sum(dy, all but columns)    matmul_bias_grad(x, dy)
 //
-// A residual, where nothing is dropped and no device has only a part of the product (options.whole_products):
+// A residual, if nothing is dropped and no device has only a part of the product (options.whole_products):
 //
 //   add(matmul(x, w), r)                                          matmul_add(x, w, r)
 //   bias_dropout_add(matmul(x, w), bias, r), p = 0                matmul_add(x, w, r, bias)
@@ -16,7 +16,7 @@
 //     db = reduce_sum(dx, all but columns)
 //
 // Other biases (bias_dropout_add) are already fused with the ops after them. Results keep their names; x +
-// bias has that of x.
+// bias is named like x.
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
@@ -62,7 +62,7 @@ class Products {
  private:
   struct Fused {
     NewOp op;
-    std::vector<TensorId> results;  // made in place of others
+    std::vector<TensorId> results;  // replaced results
   };
 
   const Op& op(OpId id) const { return at(graph_.ops, id); }
@@ -73,12 +73,12 @@ class Products {
   }
 
   bool is_gone(OpId id) const { return at(gone_, id); }
-  // A product that may be made in another way beside `reader`.
+  // Whether a product may be replaced beside `reader`.
   bool is_free_product(TensorId y, const Op& reader) const {
     const Op& product = op(graph_.tensor(y).producer);
     return product.type == "matmul" && beside(product, reader) && !graph_.tensor(y).sbp && y != step_.loss;
   }
-  // Sums over all axes but the last.
+  // Whether it sums over all axes except the last.
   bool sums_columns(OpId id) const {
     if (op(id).type != "reduce_sum") return false;
     Shape leading(type(op(id).inputs[0]).shape.size() - 1);
@@ -113,7 +113,7 @@ class Products {
     for (const size_t side : {0u, 1u}) residual(id, side);
   }
 
-  // The product on this side, with all else that is added.
+  // Fuses the product on this side with the residual and the bias.
   void residual(OpId id, size_t side) {
     const std::vector<TensorId>& in = op(id).inputs;
     const bool biased = op(id).type == "bias_dropout_add";
@@ -129,7 +129,7 @@ class Products {
     fused_[id] = {{"matmul_add", operands, product.attrs, op(id).name}, {op(id).outputs[0]}};
   }
 
-  // With the gradients that read the same product.
+  // Fuses bias_gelu, together with the gradients that read the same product.
   void bias_gelu(OpId id) {
     const TensorId x = op(id).inputs[0], bias = op(id).inputs[1];
     const std::vector<OpId>& readers = at(consumers_, x);
@@ -166,7 +166,7 @@ class Products {
                   {dx, op(*sum).outputs[0]}};
   }
 
-  // The bias's gradient in the kernel of the weight's, before or after it.
+  // Moves the bias's gradient into the kernel of the weight's gradient, before or after it.
   void sum(OpId id) {
     if (is_gone(id) || !sums_columns(id)) return;
     const TensorId dy = op(id).inputs[0];
@@ -184,7 +184,8 @@ class Products {
     }
   }
 
-  // Where one op may stand for both: behind what they read and before what reads them; -1 where it may not.
+  // The place for one op in place of both: after the ops that they read and before their readers; -1 if there
+  // is none.
   OpId place_of_both(OpId a, OpId b) const {
     const OpId first = std::min(a, b), last = std::max(a, b);  // a lambda may not capture a binding
     const auto& late = op(last).inputs;

@@ -1,6 +1,6 @@
-// Compute in 16 bits: parameters are read as half copies of float32 master weights, products and activations
-// are half, losses and sums float32. With half_logits the loss's kernels read the logits as they are and turn
-// each into float32 by themselves.
+// Compute in 16 bits. Parameters are read as half copies of float32 master weights; products and activations
+// are half; losses and sums are float32. With half_logits the loss's kernels read the half logits and convert
+// them to float32 themselves.
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
@@ -11,12 +11,12 @@
 namespace boxcar::ir {
 namespace {
 
-// Ops that run in float32 whatever their operands are: losses, and sums over many elements.
+// Ops that always run in float32: losses, and sums over many elements.
 constexpr const char* float_ops[] = {
     "reduce_max",    "reduce_min", "reduce_mean", "reduce_sum",          "sum_exp",     "pick", "nll",
     "cross_entropy", "exp",        "log",         "cross_entropy_parts", "sum_exp_pick"};
 
-// Those of them with which a loss reads logits, or values made from logits.
+// Those of them that read logits in a loss, or values made from logits.
 constexpr const char* logit_ops[] = {"reduce_max",          "sum_exp",     "pick", "nll", "cross_entropy",
                                      "cross_entropy_parts", "sum_exp_pick"};
 
@@ -94,7 +94,7 @@ class Mixer {
   const TrainOptions& options_;
   DType half_;
   Rewriter rewrite_;
-  std::unordered_map<TensorId, TensorId> casts_;  // a tensor in the other type
+  std::unordered_map<TensorId, TensorId> casts_;  // by tensor: its copy in the other type
 };
 
 }  // namespace

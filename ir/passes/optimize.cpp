@@ -1,5 +1,5 @@
 // One update op per parameter: state before, gradient, factor -> state after. With a trust ratio the norms of
-// all matrices come first, so that their sums over devices go together.
+// all matrices come first, so that they can be summed over devices together.
 #include <utility>
 
 #include "ir/derived_name.h"
@@ -52,7 +52,7 @@ Pending prepare(const Step& step, Rewriter& rewrite, const Gradient& gradient, O
   const OptimizerRow& row = row_for(step.options, is_vector);
   like.phase = Phase::update;
   Pending one{row, like, attrs_of(step.options, row, is_vector), {weight, gradient.gradient}};
-  for (int i = 0; i < row.moments; ++i) {  // of the parameter's shape each
+  for (int i = 0; i < row.moments; ++i) {  // each has the parameter's shape
     const std::string end = i == 0 ? ".m" : ".v";
     one.operands.push_back(rewrite.add_source("parameter", like.name + end,
                                               {type.shape, moment_type(step.options, type.dtype)},

@@ -12,8 +12,8 @@ namespace boxcar::ir {
 struct Step {
   Graph graph;
   TensorId loss = -1;
-  std::vector<Gradient> gradients;   // per parameter that the forward phase reads; then of its sum
-  TensorId scale = -1, finite = -1;  // factor on every gradient; whether to take the step; -1: none
+  std::vector<Gradient> gradients;   // of each parameter that the forward phase reads; later of its sum
+  TensorId scale = -1, finite = -1;  // factor of every gradient; whether to take the step; -1: none
   const TrainOptions& options;
 
   // Finishes `rewrite` and renumbers the ids above.
@@ -33,11 +33,11 @@ void accumulate(Step& step);
 void clip(Step& step);
 void optimize(Step& step);
 
-// The "parameter" op behind `leaf`, the tensor that the forward phase reads.
+// The "parameter" op of `leaf`, the tensor that the forward phase reads.
 const Op& state_op(const Graph& graph, TensorId leaf);
 
-// Whether the loss is multiplied by loss_scale: for products in fp16, where the pass clip divides the
-// gradients by it again.
+// Whether the loss is multiplied by loss_scale: for products in fp16, if the pass clip divides the gradients
+// by it again.
 bool scales_loss(const TrainOptions& options);
 
 inline bool is_mixed(const TrainOptions& options) { return is_mixed(options.precision); }

@@ -38,7 +38,7 @@ void check_names(const std::set<std::string>& off) {
       throw Error::input("passes", fmt::format("no pass '{}'{}", name, did_you_mean(name, known)));
 }
 
-// Check of a pass's result: in full where assertions are on, else the order of definitions alone.
+// Check of a pass's result: the full check if assertions are on, else only the order of definitions.
 #ifndef NDEBUG
 constexpr auto check = verify;
 #else
@@ -66,8 +66,8 @@ const Op& state_op(const Graph& graph, TensorId leaf) {
   return op.inputs.empty() ? op : at(graph.ops, graph.tensor(op.inputs[0]).producer);
 }
 
-// The seed is the loss scale over the number of micro-batches, so that gradients sum to those of the scaled
-// mean loss.
+// Backward starts from the loss scale divided by the number of micro-batches, so gradients sum to those of
+// the scaled mean loss.
 void differentiate_loss(Step& step) {
   const std::string seed = derived_name(step.graph.tensor(step.loss).name, Derived::gradient);
   step.gradients = differentiate(step.graph, step.loss);

@@ -1,5 +1,5 @@
-// Rewrite passes over the logical graph. Each takes a graph and changes it. Each is followed by a check, and
-// any can be switched off by name.
+// Rewrite passes over the logical graph. Each pass changes a graph and is followed by a check. Any pass can
+// be switched off by name.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace boxcar::ir {
 
-// fp8: as bf16 here; kernels alone read 8 bits in products of layers (backends/machines/device_profile.h,
+// fp8: like bf16 here; only kernels read 8 bits, in products of layers (backends/machines/device_profile.h,
 // use_float8).
 enum class Precision : uint8_t { fp32, tf32, fp16, bf16, fp64, fp8 };
 inline std::vector<std::string> words_of(Precision) {
@@ -45,28 +45,28 @@ struct TrainOptions {
   Precision precision = Precision::fp16;
   Optimizer optimizer = Optimizer::adam;
   Recompute recompute = Recompute::none;
-  // selective: what runs again of a layer
+  // selective: the modules of a layer that are recomputed
   std::set<Module> recompute_modules = {Module::core_attn};
-  // full: a layer's second run stops at the last result that its backward pass reads
+  // full: the recomputation of a layer stops at the last result that its backward pass reads
   bool recompute_stop = false;
-  // Recompute only the first so many layers of each (virtual) stage: a number for all stages or one for each;
-  // empty: all layers.
+  // Recompute only the first layers of each (virtual) stage, this many: a number for all stages or one for
+  // each. Empty: all layers.
   std::vector<int> recompute_layers = {};
-  Recompute recompute_others = Recompute::none;  // of the layers behind those
+  Recompute recompute_others = Recompute::none;  // of the layers after those
   // First layer of each (virtual) stage, ascending, for recompute_layers; empty: {0}.
   std::vector<int> stage_starts;
   bool flash = false;          // attention as one op
-  bool epilogues = false;      // biases, residuals, GELU, gradients in the kernels of products
-  bool whole_products = true;  // for epilogues: no device has only a part of a residual's product
-  bool fused_loss = false;     // cross entropy in as few kernels as its classes leave it
+  bool epilogues = false;      // biases, residuals, GELU and gradients in the kernels of products
+  bool whole_products = true;  // for epilogues: no device has only a part of a product with a residual
+  bool fused_loss = false;     // cross entropy in as few kernels as the layout of its classes allows
   bool whole_classes = true;   // for fused_loss: no device has only a part of the classes
   Gradients gradients = Gradients::float32;
   Moments moments = Moments::float32;  // in double precision all are float64
   bool half_logits = false;            // with mixed precision: the loss reads logits in 16 bits
   double clip_norm = 1.0;              // 0: no clipping
   double learning_rate = 1e-4;
-  double weight_decay = 0;  // of matrices alone: biases and the weights of norms are left as they are
-  double momentum = 0.9;    // as those of the optimizer's row (set_optimizer)
+  double weight_decay = 0;  // only of matrices: biases and the weights of norms do not decay
+  double momentum = 0.9;    // like those of the optimizer's row (set_optimizer)
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   double trust_coefficient = 0.001;
   int micro_batches = 1;      // gradients are accumulated over this many
@@ -84,7 +84,7 @@ void set_optimizer(TrainOptions& options, Optimizer optimizer);
 // Number of a (virtual) stage's layers that `recompute` applies to.
 int recomputed_layers(const TrainOptions& options, size_t stage, int layers);
 
-// From a forward graph with a loss to a whole training step, in this order:
+// Makes a forward graph with a loss into a whole training step, with these passes in order:
 //   double_precision  fp64: every float tensor in float64, states, norms and scales too
 //   fuse_patterns     bias+gelu, bias+dropout+add, scale+mask+softmax, or one attention op
 //   fuse_elementwise  chains of elementwise ops
@@ -92,7 +92,7 @@ int recomputed_layers(const TrainOptions& options, size_t stage, int layers);
 //   mixed_precision   16-bit compute, master weights, loss scale (fp16) and reductions in float32
 //   differentiate     backward ops;  recompute: forward ops run again before the backward ops that need them
 //   fuse_products     with epilogues: biases and their gradients into products
-//   accumulate        "accumulate" ops: gradients over micro-batches, where precision is mixed in the types
+//   accumulate        "accumulate" ops: gradients over micro-batches, with mixed precision in the types
 //                     of options.gradients
 //   clip              global norm over all gradients, one scale; without it the loss is not scaled either
 //   optimize          update ops: one per parameter; and the cast to 16 bits
@@ -108,7 +108,7 @@ int recomputed_layers(const TrainOptions& options, size_t stage, int layers);
 //   %hL.grad_norm2 = sum(...)              one per layer, in that layer: the sum of its scalars
 //   %grad_norm2 = sum(...)                 one in all, over all layers: a joint decision of all stages
 //   %grad_scale = clip_scale(%grad_norm2)  the factor on every gradient: 1 / loss scale, and clipping; fp16
-//   also %grads_finite = all_finite(%grad_norm2)    0 where any gradient is not finite: the step is skipped
+//   also %grads_finite = all_finite(%grad_norm2)    0 if any gradient is not finite: the step is skipped
 //   %w.next, %w.m.next, %w.v.next = adam(%w, %w.grad.sum, %w.m, %w.v, %grad_scale, %grads_finite)
 //   update %w = %w.next, ...               %w.m, %w.v = parameter() role=optimizer
 //
@@ -117,8 +117,8 @@ int recomputed_layers(const TrainOptions& options, size_t stage, int layers);
 //   %w.norms = lamb_norms(%w, %w.grad.sum, %w.m, %w.v, %grad_scale)    of all matrices, before the updates
 //   %w.next, %w.m.next, %w.v.next = lamb(%w, %w.grad.sum, %w.m, %w.v, %w.norms, %grad_scale, %grads_finite)
 //
-// The gradients' seed is the constant "loss.grad" = loss_scale / micro_batches, so sums are of the mean loss.
-// fp32 with one micro-batch has no accumulate. A parameter's layer is that of its first use.
+// The gradients start from the constant "loss.grad" = loss_scale / micro_batches, so sums are of the mean
+// loss. fp32 with one micro-batch has no accumulate. A parameter's layer is that of its first use.
 Graph training_step(Graph forward, TensorId loss, const TrainOptions& options);
 
 std::vector<std::string> pass_names();

@@ -1,17 +1,18 @@
-// Forward ops run again before the backward ops that need them, so that their results need not wait.
+// Runs forward ops again before the backward ops that need their results, so that these need not be kept.
 //
-// Full: all ops of a layer, from its input. Selective: the chosen modules (Op::module), attention's core
-// where nothing else is asked for; attention as one op keeps nothing large and is left alone. As in a
-// checkpointing framework, all ops of a group run again, also those whose results nothing reads: published
-// runs pay for them. With `recompute_stop` a layer's second run ends where the backward pass has all it
-// reads, as PyTorch's does from 2.1 on: without the last product of a layer that has no dropout behind it.
-// Ops: all of a layer but what a policy by op keeps, results of every other product, the first on, and of
-// attention as one op: torchtitan/models/llama3/infra/parallelize.py, selective_ac_option "op".
+// Full: all ops of a layer, from its input. Selective: the chosen modules (Op::module), by default
+// attention's core. Attention as one op keeps nothing large and is not recomputed. As in a checkpointing
+// framework, all ops of a group are recomputed, also those whose results nothing reads, because published
+// runs pay for them. With `recompute_stop` the recomputation of a layer stops when the backward pass has all
+// that it reads, as in PyTorch from 2.1 on: a layer's last product is not recomputed if no dropout follows
+// it. Ops: all of a layer except the results that a policy by op keeps: those of every other product, from
+// the first on, and of attention as one op. Source: torchtitan/models/llama3/infra/parallelize.py,
+// selective_ac_option "op".
 //
-// A group is a layer, or a module of it. It runs again as a whole, before the first op that reads one of its
-// results; a module that reads results of another runs behind it.
+// A group is a layer or a module of it. It is recomputed as a whole before the first op that reads one of its
+// results. A module that reads results of another is recomputed after it.
 //
-// Each stage may have a number of layers that do so, its first; the others have a kind of their own.
+// Each stage may limit this to a number of its first layers; the others have their own kind of recomputation.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -27,10 +28,10 @@ namespace {
 
 struct Policy {
   Recompute kind;
-  // Whether an op of the layer runs again. `products`: the layer's products before it.
+  // Whether an op of the layer is recomputed. `products`: number of the layer's products before it.
   bool (*runs_again)(const Op& op, int products);
-  bool opens = false;      // it opens the layer's backward pass; else it waits for its first reader
-  bool by_module = false;  // of the chosen modules alone, each a group
+  bool opens = false;      // at the start of the layer's backward pass; else before the first reader
+  bool by_module = false;  // only the chosen modules, each a group
 };
 
 bool is_product(const Op& op) { return op.is(OpKind::product) || op.is(OpKind::product_with_epilogue); }
@@ -75,13 +76,13 @@ class Recomputer {
 
  private:
   struct Group {
-    std::vector<size_t> ops;  // that run again, in the new list
+    std::vector<size_t> ops;  // ops to recompute, as indices into the new list
     bool done = false;
   };
   struct Layer {
     std::vector<Group> groups;
-    Module module = Module::none;  // chosen, of its last op
-    int products = 0;              // of its forward pass
+    Module module = Module::none;  // the chosen module of its last op
+    int products = 0;              // so far in its forward pass
   };
 
   // Collects the tensors that backward ops of layers read.
@@ -126,8 +127,8 @@ class Recomputer {
     if (is_product(op)) ++layer.products;
   }
 
-  // Reads results of this layer's groups from their second run, which stands before the first op that needs
-  // it.
+  // Makes the op read recomputed results of this layer's groups. They are recomputed before the first op that
+  // needs them.
   void backward(Op& op) {
     for (Group& group : layer(op).groups)
       if (!group.done && (policy(op).opens || reads(op, group))) run_again(group);
@@ -145,7 +146,7 @@ class Recomputer {
 
   void run_again(Group& group) {
     if (std::exchange(group.done, true)) return;
-    // A module's last results may be read by another module's second run alone.
+    // A module's last results may be read only by the recomputation of another module.
     if (options_.recompute_stop && !group.ops.empty() && policy(first_run(group.ops.front())).opens)
       drop_unread_tail(group);
     for (const size_t position : group.ops) {

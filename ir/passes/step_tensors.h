@@ -3,7 +3,7 @@
 
 namespace boxcar::ir {
 
-// With a loss scale: false where any gradient of the step is not finite, and the state stays as it was.
+// With a loss scale: false if any gradient of the step is not finite, so that the state does not change.
 inline constexpr const char* finite_name = "grads_finite";
 
 }  // namespace boxcar::ir
