@@ -51,8 +51,7 @@ void each(const Block& block, const Block& a, const Block& b, Visit visit) {
   }
 }
 
-// A walk over mesh dimensions, partial ones last and the outermost first, that keeps the index it has come
-// to.
+// A walk over mesh dimensions, partial ones last and the outermost first, that keeps track of its index.
 struct MeshOrder {
   const Layout& layout;
   std::vector<size_t> dims;      // in the order of the walk
@@ -82,7 +81,7 @@ uint64_t mix(uint64_t a, uint64_t b) {  // splitmix64
   return z ^ (z >> 31);
 }
 
-// The tensor that member k of `parts` holds, so that all together reduce to `values`.
+// The tensor of member k of `parts`; all of them together reduce to `values`.
 std::vector<double> partial(const std::vector<double>& values, Reduction reduction, int64_t parts, int64_t k,
                             uint64_t seed) {
   const auto draw = [&](size_t x, int64_t member) {
@@ -126,7 +125,7 @@ void lay(const MeshOrder& walk, size_t d, int64_t index, const std::vector<doubl
   }
 }
 
-// Absent elements are NaN until the outermost split has put all together.
+// Missing elements are NaN until the outermost split has joined all parts.
 std::vector<double> collect(const MeshOrder& walk, size_t d, int64_t index, const Held& held) {
   if (walk.leaf(d)) {
     std::vector<double> values(static_cast<size_t>(volume(whole(walk.layout.shape))), std::nan(""));
@@ -196,7 +195,7 @@ int64_t coordinate(const Shape& mesh, size_t dim, int64_t index) {
   return index % mesh[dim];
 }
 
-// Slices, fills and new names: each device by itself.
+// Applies slices, fills and new names on each device separately.
 Held apply_local(const Step& step, const Layout& before, const Held& held) {
   std::map<int, Target> targets;
   for (const int device : step.result.placement.devices)

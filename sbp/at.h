@@ -1,10 +1,10 @@
-// Elements by signed index. Ranks, dimensions, actors and registers are counted in signed numbers, and the
-// standard library's sequences in unsigned ones: the conversion stands here.
+// Elements by signed index. Ranks, dimensions, actors and registers have signed numbers, but the standard
+// library's sequences have unsigned indices. This does the conversion.
 //
 //   at(shape, dim) *= parts;       // int64_t dim
-//   ++at(bytes, Memory::device);   // an enum counts its values
+//   ++at(bytes, Memory::device);   // an enum by the number of its value
 //
-// Not checked in a release build, as operator[].
+// Not checked in a release build, like operator[].
 #pragma once
 
 #include <concepts>

@@ -32,7 +32,7 @@ bool all_equal(const NdSbp& layout) {
   return std::adjacent_find(layout.begin(), layout.end(), std::not_equal_to<>()) == layout.end();
 }
 
-// B or P in every dimension: the order of devices does not matter, nor the mesh.
+// B or P in every dimension: neither the order of devices nor the mesh matters.
 bool is_uniform(const NdSbp& layout) { return all_equal(layout) && !layout[0].is_split(); }
 
 // The coarsest mesh that both refine by splitting dimensions in order; empty if there is none.
@@ -56,8 +56,8 @@ Shape common_mesh(const Shape& a, const Shape& b) {
   return result;
 }
 
-// `layout` on a finer mesh, if it is one there: a split must divide, since a split of a split rounds
-// otherwise.
+// `layout` on a finer mesh, if there is one. A split must divide evenly, since a split of a split rounds
+// differently.
 std::optional<NdSbp> refine(const Layout& layout, const Shape& finer) {
   NdSbp result(finer.size());
   const Shape& mesh = layout.placement.mesh;
@@ -98,7 +98,7 @@ std::optional<Common> common(const Layout& from, const Layout& to) {
   return Common{{mesh, from.placement.devices}, *f, *t};
 }
 
-// The devices that differ along `dims` only, the first of `dims` counting slowest.
+// The devices that differ only along `dims`; the first of `dims` varies slowest.
 std::vector<std::vector<int>> groups_along(const Placement& placement, const std::vector<int>& dims) {
   const Shape& mesh = placement.mesh;
   std::vector<int64_t> stride(mesh.size(), 1);
@@ -160,7 +160,7 @@ std::vector<Step> expand(const MeshRoute& route, const Common& common, const Lay
   return steps;
 }
 
-// One device's tensor to all devices, or all devices' partials to one.
+// One device's tensor goes to all devices, or all devices' partials to one.
 std::optional<Step> rooted(const Layout& from, const Layout& to) {
   const auto &sources = from.placement.devices, &targets = to.placement.devices;
   const bool spreads =
@@ -185,7 +185,7 @@ std::optional<Step> rooted(const Layout& from, const Layout& to) {
 }
 
 // The same layout and mesh on other devices: each sends to its counterpart. With both copies and partials,
-// these would be sent once per copy, which is not the least.
+// the partials would be sent once per copy, which is more than necessary.
 std::optional<Step> counterparts(const Layout& from, const Layout& to) {
   if (from.placement.mesh != to.placement.mesh || from.sbp != to.sbp) return std::nullopt;
   const auto has = [&](Sbp::Kind kind) {
@@ -214,12 +214,12 @@ int64_t total(const std::vector<Step>& steps) {
   return moved;
 }
 
-// `middles`: how many layouts in between it may try, where partials of several reductions hide the cheapest
-// way.
+// `middles`: number of intermediate layouts that it may try, because partials of several reductions can hide
+// the cheapest way.
 std::vector<Step> plan(const Layout& from, const Layout& to, Aim aim, int middles);
 
-// Partials of one kind that both layouts have along `dims` of one mesh stay where they are: each is a tensor
-// of its own, and all go the same way on their part of the mesh.
+// Keeps partials of one kind that both layouts have along `dims` of one mesh where they are. Each is a
+// separate tensor, and all take the same route on their part of the mesh.
 class Apart {
  public:
   Apart(const Layout& from, const Layout& to, const std::vector<int>& dims) : dims_(dims), from_(from) {
@@ -256,7 +256,8 @@ class Apart {
     return result;
   }
 
-  // A step of one part into that of all. Mesh dimensions are the whole mesh's again, and so is the result.
+  // Joins a step of one part into that of all. Its mesh dimensions and its result become those of the whole
+  // mesh.
   void join(Step& all, Step step) const {
     const std::vector<int> left = others(from_);
     if (all.result.placement.devices.empty()) {
@@ -298,8 +299,8 @@ std::vector<Reduction> reductions_of(const Layout& layout) {
   return kinds;
 }
 
-// Whether partials along `kept` may stay while the others are reduced and made: inner ones reduce first, and
-// partials that are handed on do not pass another reduction.
+// Whether partials along `kept` may stay while the others are reduced and made. Inner ones reduce first, and
+// partials must not be moved past another reduction.
 bool may_keep(const Layout& from, const Layout& to, const std::vector<int>& kept) {
   const auto is_kept = [&](size_t d) {
     return std::find(kept.begin(), kept.end(), static_cast<int>(d)) != kept.end();
@@ -316,7 +317,7 @@ bool may_keep(const Layout& from, const Layout& to, const std::vector<int>& kept
   return true;
 }
 
-// The cheapest of the ways that keep partials of several reductions apart; `best` where none is cheaper.
+// The cheapest of the ways that keep partials of several reductions apart; `best` if none is cheaper.
 std::vector<Step> plan_apart(const Layout& from, const Layout& to, Aim aim, int middles,
                              std::vector<Step> best) {
   if (from.placement != to.placement) return best;
@@ -354,8 +355,8 @@ std::vector<Layout> of_one_reduction(const Layout& layout) {
   return result;
 }
 
-// The cheapest way over a layout in between with partials of one kind alone, which can be handed on as they
-// are: the others are reduced before, or made after. `best` where none is cheaper.
+// The cheapest way over an intermediate layout with partials of only one kind, which can be moved unreduced.
+// The others are reduced before it, or made after it. `best` if none is cheaper.
 std::vector<Step> plan_over(const Layout& from, const Layout& to, Aim aim, int middles,
                             std::vector<Step> best) {
   const auto is = [](const Layout& a, const Layout& b) {
@@ -373,8 +374,8 @@ std::vector<Step> plan_over(const Layout& from, const Layout& to, Aim aim, int m
 }
 
 // Partials go to all devices that need them, or those of an element meet at one of these devices. Or they are
-// reduced on their own mesh and then moved, which is as cheap unless a root could have been where the result
-// goes.
+// reduced on their own mesh and then moved, which is as cheap unless the root could be a device that needs
+// the result.
 std::vector<Step> plan_transfers(const Layout& from, const Layout& to) {
   std::vector<Step> direct = transfer(from, to);
   if (direct.size() == 1) return direct;
@@ -410,7 +411,7 @@ class Received {
   void add(int device, int64_t elements) { elements_[position(devices_, device)] += elements; }
   std::vector<int64_t> take() && { return std::move(elements_); }
 
-  // Where `device` stands in `ids`; at once where they are consecutive.
+  // The position of `device` in `ids`; found at once if they are consecutive.
   static size_t position(const std::vector<int>& ids, int device) {
     const auto guess = static_cast<size_t>(device - ids.front());
     if (guess < ids.size() && ids[guess] == device) return guess;
@@ -475,7 +476,7 @@ Route box(const Layout& from, const Layout& to, Aim aim) {
   check_layout(to);
   if (from.shape != to.shape) throw Error::fault("boxing", "the shapes differ");
   Route route;
-  constexpr int middles = 2;  // one beside each end
+  constexpr int middles = 2;  // one next to each end
   route.steps = plan(from, to, aim, middles);
   route.elements_moved = total(route.steps);
   route.devices = joined(from.placement.devices, to.placement.devices);

@@ -3,7 +3,7 @@
 //   throw Error::input("job.yaml:7: tp", "6 does not divide heads 32 (use 1, 2, 4, 8, 16 or 32)");
 //   what(): "job.yaml:7: tp: 6 does not divide heads 32 (use 1, 2, 4, 8, 16 or 32)", exit code 2
 //
-// Messages are lower case: the place, then the value found and the one expected, then the remedy.
+// Messages are lower case: the place, then the value found and the value expected, then the correction.
 #pragma once
 
 #include <stdexcept>
@@ -28,7 +28,7 @@ class Error : public std::runtime_error {
   static Error cannot_run(std::string where, std::string message) {
     return Error(Exit::cannot_run, std::move(where), std::move(message));
   }
-  // Something failed while running, or an invariant of ours is broken (exit 3).
+  // Something failed while running, or an invariant of Boxcar is broken (exit 3).
   static Error fault(std::string where, std::string message) {
     return Error(Exit::fault, std::move(where), std::move(message));
   }

@@ -17,12 +17,12 @@ class Grid {
 
   Grid(const Layout& a, const Layout& b);
 
-  // Cuts the axis of the most elements further: each cell into up to `parts`.
+  // Cuts the longest axis further: each cell into up to `parts`.
   void refine(int64_t parts);
 
   int64_t count() const;  // of cells
   Cells all() const;
-  Cells cells(const std::vector<Range>& block) const;  // the block begins and ends on cuts
+  Cells cells(const std::vector<Range>& block) const;  // REQUIRES: the block begins and ends on cuts
   std::vector<Range> block(const Indices& cell) const;
   int64_t volume(const Indices& cell) const;
 

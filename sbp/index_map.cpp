@@ -75,7 +75,7 @@ std::string tensors_text(const std::vector<Indices>& tensors) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// The signatures of one map, in the order that the header promises.
+// The signatures of one map, in the order given in the header.
 class Deriver {
  public:
   explicit Deriver(const IndexMap& map) : map_(map) {}
@@ -94,7 +94,7 @@ class Deriver {
     return {std::vector<Sbp>(map_.inputs.size()), std::vector<Sbp>(map_.outputs.size())};
   }
 
-  // Parallel indices in order of appearance, then those that no output has, as they are declared.
+  // Parallel indices in order of appearance, then those that no output has, in order of declaration.
   std::vector<Index> loop_indices() const {
     std::vector<Index> indices;
     const auto append_new = [&](const Index& index) {
@@ -109,7 +109,8 @@ class Deriver {
     return indices;
   }
 
-  // The reduction over `index`; none if it is not reduced, or if it is in two ways, which no rule can use.
+  // The reduction over `index`; none if it is not reduced, or if it is reduced in two ways, which no rule can
+  // use.
   const Reduction* reduction(const Index& index) const {
     const ReducedIndex* found = nullptr;
     for (const ReducedIndex& reduced : map_.reduced) {
@@ -129,11 +130,11 @@ class Deriver {
     for (size_t o = 0; o < map_.outputs.size(); ++o) {
       if (!place(index, map_.outputs[o], signature.outputs[o])) return;
       if (signature.outputs[o].is_split()) continue;
-      if (!reduced) return;  // no rule says what this output becomes
+      if (!reduced) return;  // no rule gives this output's layout
       signature.outputs[o] = Sbp::P(*reduced);
       adds = *reduced == Reduction::sum;
     }
-    // A term added after a sum is summed with it; max and min move past an addition, so there it stays B.
+    // A term added after a sum is summed with it; max and min commute with an addition, so there it stays B.
     for (const int input : map_.after)
       if (adds && at(signature.inputs, input).is_broadcast()) at(signature.inputs, input) = Sbp::P();
     add(std::move(signature));

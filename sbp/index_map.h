@@ -8,14 +8,15 @@
 //   relu         i j -> i j ; increasing 0
 //   reduce_max   i j -> i ; max j ; increasing 0
 //
-// Each tensor names one loop index per dimension. An index is parallel where an output has it; `sum`, `max`
-// and `min` name reduced ones. `linear A`: linear in the inputs A jointly, the rest fixed. `increasing A`,
-// `decreasing A`: element-wise monotone in input A, the rest fixed. `after A`: input A is added after the
-// reduction, so it is P where a reduced index is split.
+// Each tensor names one loop index per dimension. An index is parallel if an output has it; `sum`, `max` and
+// `min` name reduced indices. `linear A`: jointly linear in the inputs A with the others fixed. `increasing
+// A`, `decreasing A`: element-wise monotone in input A with the others fixed. `after A`: input A is added
+// after the reduction, so it is P if a reduced index is split.
 //
 // (A term added after a max or a min stays B.) A scalar has no indices: "i -> ; sum i".
 //
-// A dimension of extent 1 that is broadcast against a larger one is written 1: it is B where others split.
+// A dimension of extent 1 that is broadcast against a larger one is written 1. It is B if the others are
+// split.
 #pragma once
 
 #include <string>
@@ -55,9 +56,9 @@ std::string to_text(const Signature& signature);
 Signature parse_signature(std::string_view text);
 
 // All signatures that follow from `map`, without duplicates, all-B first, then in the order: parallel
-// indices, reduced indices, linear sets, monotone inputs. An output that a rule does not mention is B only
-// where all inputs are B. A linear or monotone clause speaks for every output. An index that one output has
-// and another reduces (the gradient of layer_norm) splits the one and leaves the other partial.
+// indices, reduced indices, linear sets, monotone inputs. An output that a rule does not mention is B only if
+// all inputs are B. A linear or monotone clause holds for every output. An index that one output has and
+// another reduces (the gradient of layer_norm) splits the first and makes the second partial.
 std::vector<Signature> derive(const IndexMap& map);
 
 }  // namespace boxcar::sbp

@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t unknown = -1;
 
-// Lower bound on any route: each element's partials meet once, and each further place that needs it gets it
-// once.
+// Lower bound for any route: each element's partials meet once, and each further place that needs the element
+// gets it once.
 class Bound {
  public:
   Bound(const Space& space, const State& from, const State& to) : space_(space), from_(from), to_(to) {}
@@ -46,7 +46,7 @@ class Bound {
     return Dims(order.begin(), std::find(order.begin(), order.end(), d));
   }
 
-  // The elements that some device has before and needs after.
+  // The number of elements that some device has before and needs after.
   int64_t matching() const {
     Dims dims;
     for (int d = 0; d < static_cast<int>(from_.entry.size()); ++d) {
@@ -71,7 +71,7 @@ class Bound {
   const State &from_, &to_;
 };
 
-// The axis that splits best once more: divisible first, then long.
+// The best axis for one more split: divisible first, then long.
 int spare_axis(const Space& space, const State& state, int64_t parts) {
   int best = -1;
   std::pair<bool, int64_t> best_value{false, -1};
@@ -85,8 +85,9 @@ int spare_axis(const Space& space, const State& state, int64_t parts) {
   return best;
 }
 
-// `from` with every partial dimension that is not kept reduced and every copy split: where `to` splits, as
-// `to` does, else along a spare axis, copies first, so that they share the work of the reduction.
+// `from` with every partial dimension that is not kept reduced and every copy split. A dimension that `to`
+// splits is split as in `to`; others along a spare axis, copies first, so that they share the work of the
+// reduction.
 State scattered(const Space& space, const State& from, const State& to, const std::vector<bool>& keep) {
   State result = from;
   Dims spare;
@@ -112,8 +113,8 @@ State scattered(const Space& space, const State& from, const State& to, const st
     for (const int d : to.order[axis])
       if (!at(from.entry, d).is_split()) add(static_cast<int>(axis), d);
   if (spare.empty() || result.order.empty()) return result;
-  // Copies cannot be split inside a reduction's parts before it is made: take an axis where none is, if there
-  // is one.
+  // Copies cannot be split inside a reduction's parts before it is done. Take an axis without a reduction if
+  // there is one.
   const bool copies = at(from.entry, spare[0]).is_broadcast();
   int axis = -1;
   if (copies) {
@@ -166,8 +167,8 @@ std::optional<MeshRoute> mesh_route(const Shape& shape, const Shape& mesh, const
   if (arrives && (aim == Aim::steps || direct.moved() == 0))
     return finish(std::move(direct).take(), from, to);
 
-  // Which partial dimensions that `to` has too to keep, and which to reduce on the way: the cheapest, then
-  // the most.
+  // Choose which partial dimensions that `to` also has to keep, and which to reduce on the way: the cheapest
+  // choice, then the one that keeps most.
   const Bound bound(space, start, goal);
   std::vector<int> common;
   for (size_t d = 0; d < mesh.size(); ++d)

@@ -4,8 +4,8 @@
 //     reduce_scatter along 0, axis 0: (S(0), S(1)), 48 elements moved
 //     all_gather along 1, axis 1:     (S(0), B),   144 elements moved
 //
-// The time it takes does not grow with the number of devices. box() (boxing.h) names groups and bytes per
-// device, and takes slice transfers where no collectives along mesh dimensions are as cheap.
+// The search takes no longer with more devices. box() (boxing.h) adds groups and bytes per device, and uses
+// slice transfers if no collectives along mesh dimensions are as cheap.
 #pragma once
 
 #include <cstdint>
@@ -28,20 +28,20 @@ enum class Collective : uint8_t {
 };
 const char* to_text(Collective collective);  // "all_reduce"
 
-// Mean bytes that one of `ranks` ranks sends by a ring, an exchange or a chain, which send the fewest.
+// Mean bytes that each of `ranks` ranks sends in a ring, an exchange or a chain, which send the fewest.
 // `bytes`: the larger of one rank's input and output (ir::Actor::comm_bytes).
 //   all_reduce, 100 bytes, 4 ranks: 150      all_gather of 25 bytes each to 100: 75
 double sent_bytes(Collective collective, double bytes, double ranks);
 
 enum class Aim : uint8_t {
-  traffic,  // the least elements moved, over all devices; then the fewest steps
-  steps,  // one collective along each mesh dimension that changes, as published systems do, though copies on
+  traffic,  // the fewest elements moved, over all devices; then the fewest steps
+  steps,  // one collective along each mesh dimension that changes, as in published systems, though copies on
           // other mesh dimensions could share the work
 };
 
 struct MeshStep {
   Collective collective = Collective::none;
-  std::vector<int> dims = {};  // mesh dimensions, the most significant of a group's order first
+  std::vector<int> dims = {};  // mesh dimensions, the slowest of a group's order first
   int axis = 0, axis2 = 0;     // as in Step
   Reduction reduction = Reduction::sum;
   NdSbp result = {};           // the layout after this step
@@ -55,8 +55,8 @@ struct MeshRoute {
   int64_t elements_moved = 0;
 };
 
-// None where collectives along mesh dimensions cannot do it, or (Aim::traffic) not as cheaply as transfers.
-// Layouts fit shape and mesh (check_layout).
+// None if collectives along mesh dimensions cannot do it or, for Aim::traffic, not as cheaply as transfers.
+// REQUIRES: the layouts fit shape and mesh (check_layout).
 std::optional<MeshRoute> mesh_route(const Shape& shape, const Shape& mesh, const NdSbp& from, const NdSbp& to,
                                     Aim aim = Aim::traffic);
 

@@ -1,4 +1,4 @@
-// States that routes along one mesh go through: layouts with the order of their splits spelt out, and counts.
+// States on the routes along one mesh: layouts with an explicit order of splits, and counts of elements.
 //
 //   (S(0,inner), B, S(0)) on mesh 2x3x4:  entry {S(0), B, S(0)}, order {{2, 0}}: dimension 2 splits first
 #pragma once
@@ -14,7 +14,7 @@ namespace boxcar::sbp {
 
 using Dims = std::vector<int>;  // mesh dimensions
 
-// A layout with the order of splits spelt out. Mesh dimensions of extent 1 are B: they hold everything.
+// A layout with an explicit order of splits. Mesh dimensions of extent 1 are B.
 struct State {
   NdSbp entry;              // kind, axis and reduction; inner is not used
   std::vector<Dims> order;  // per tensor axis: the mesh dimensions that split it, first to last
@@ -24,7 +24,7 @@ struct State {
 State state_of(const Shape& shape, const Shape& mesh, const NdSbp& layout);
 NdSbp layout_of(const State& state);
 
-// Tensor and mesh extents, and what follows from them alone.
+// Tensor and mesh extents, and numbers that follow only from them.
 struct Space {
   const Shape& shape;
   const Shape& mesh;
@@ -39,7 +39,7 @@ struct Space {
     return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
   }
 
-  // How many indices of `axis` lie in part k of `dims`, which follow one another in `order`, for each k.
+  // For each k: how many indices of `axis` lie in part k of `dims`, which are consecutive in `order`.
   std::vector<int64_t> part_sizes(int axis, const Dims& order, const Dims& dims) const;
 
   // The elements that are in the same part before and after `dims` change from splitting one axis to another.

@@ -28,7 +28,7 @@ bool Walk::to(const State& goal) {
   return true;
 }
 
-// The dimensions that `goal` splits `axis` by next, as long as they satisfy `wanted`.
+// The next dimensions by which `goal` splits `axis`, as long as they satisfy `wanted`.
 template <typename Predicate>
 Dims Walk::next(const State& goal, int axis, Predicate wanted) {
   const Dims& target = at(goal.order, axis);
@@ -50,7 +50,7 @@ void Walk::join(int axis, const Dims& dims, Sbp to) {
   order(axis).resize(order(axis).size() - dims.size());
 }
 
-// Ends a step that began in a state where each block had `copies` beyond the groups of `dims`.
+// Appends a step along `dims` that leads to the present state and moves `moved` elements.
 void Walk::emit(MeshStep step, Dims dims, int64_t moved) {
   step.group_size = space_.size(dims);
   step.dims = std::move(dims);
@@ -63,7 +63,7 @@ void Walk::emit(MeshStep step, Dims dims, int64_t moved) {
   route_.steps.push_back(std::move(step));
 }
 
-// How often the whole tensor is there, over groups along `dims`.
+// The number of copies or partials of each element in different groups along `dims`.
 int64_t Walk::copies(const Dims& dims) {
   int64_t result = 1;
   for (int d = 0; d < this->dims(); ++d)
@@ -83,7 +83,8 @@ bool Walk::slice(const State& goal) {
   return true;
 }
 
-// Sum moves past sum, not past max: a dimension may be reduced only once those inside it that differ are.
+// Sum commutes with sum, not with max. So a dimension may be reduced only after all inner dimensions with
+// another reduction.
 bool Walk::reducible(int d) {
   if (!entry(d).is_partial()) return false;
   for (int e = d + 1; e < dims(); ++e)
@@ -153,7 +154,7 @@ bool Walk::reduce(const State& goal) {
   return false;
 }
 
-// The end of `axis`' order, as long as `goal` has `kind` there.
+// The dimensions at the end of the axis's order that are `wanted` in `goal`.
 Dims Walk::end(const State& goal, int axis, Sbp wanted) {
   Dims result;
   for (auto d = order(axis).rbegin(); d != order(axis).rend() && entry_of(goal, *d) == wanted; ++d)
@@ -174,7 +175,7 @@ bool Walk::gather(const State& goal) {
   return false;
 }
 
-// S -> P and B -> P, those of one reduction at once; where both have to wait for others, from the inside.
+// S -> P and B -> P, all of one reduction at once, from the inside.
 bool Walk::fill(const State& goal) {
   for (int d = dims() - 1; d >= 0; --d)
     if (entry_of(goal, d).is_partial() && !entry(d).is_partial() && fill(goal, entry_of(goal, d)))

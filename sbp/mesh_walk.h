@@ -3,9 +3,9 @@
 //   Walk walk(space, state_of(P(sum)));
 //   walk.to(state_of(S(0)))    one reduce_scatter
 //
-// Every step is legal on its own: splits are added to and taken from the end of their axis' order, so that a
-// group always works on one block. The order of the attempts is fixed: local slices, reduce_scatter,
-// all_to_all, all_reduce, all_gather, fills. A walk can fail, and it need not be the cheapest: mesh_route()
+// Every step is legal on its own: splits are added at and removed from the end of their axis's order, so that
+// a group always works on one block. The order of the attempts is fixed: local slices, reduce_scatter,
+// all_to_all, all_reduce, all_gather, fills. A walk can fail and need not be the cheapest; mesh_route()
 // chooses.
 #pragma once
 

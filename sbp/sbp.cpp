@@ -34,7 +34,7 @@ std::vector<int> read_devices(Cursor& in) {
     const int64_t first = in.number(max_device, "a device");
     const int64_t last = in.take("-") ? in.number(max_device, "a device") : first;
     if (last < first) in.fail(fmt::format("{}-{} runs backwards; write {}-{}", first, last, last, first));
-    // One of them twice is refused later; a list of long ranges would not end.
+    // Duplicates are refused later, but a list of long ranges would take too long.
     if (static_cast<int64_t>(devices.size()) + last - first > max_device)
       in.fail(fmt::format("more than {} devices", max_device + 1));
     for (int64_t id = first; id <= last; ++id) devices.push_back(static_cast<int>(id));
@@ -184,7 +184,7 @@ Placement parse_placement(std::string_view text) {
 void check_placement(const Placement& placement) {
   const auto where = [&] { return fmt::format("devices \"{}\"", to_text(placement)); };
   const std::vector<int>& ids = placement.devices;
-  std::vector<std::pair<int, int>> runs;  // few where there are many devices
+  std::vector<std::pair<int, int>> runs;  // few even for many devices
   for (const int id : ids) {
     if (!runs.empty() && id == runs.back().second + 1)
       runs.back().second = id;

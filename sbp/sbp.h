@@ -1,18 +1,18 @@
-// How a global tensor is laid out over devices: split, broadcast or partial, one per mesh dimension.
+// The layout of a global tensor over devices: split, broadcast or partial, one for each mesh dimension.
 //
 //   S(0)            split along axis 0, in balanced parts
 //   B               every device has the whole tensor
 //   P(sum)          every device has a tensor of full shape; their element-wise sum is the global one
-//   (S(0), B)       on a mesh of two dimensions (node, gpu): split between nodes, copied inside one
+//   (S(0), B)       on a mesh of two dimensions (node, gpu): split between nodes, copied inside each
 //   (S(0), S(0))    a split of a split: the inner mesh dimension splits what the outer one left
 //   (S(0,inner), S(0))   the same axis split by the *second* mesh dimension first, and each of those parts
 //                   by the first: how an optimizer shard lies inside a tensor-parallel part
 //
-// With several P, the inner ones reduce first. Beside other entries, each set of partials (a fixed coordinate
-// along the dimensions that are not P) reduces to the tensor by itself; two copies of a P may hold different
-// partials.
+// With several P, the inner ones reduce first. Beside entries that are not P, each set of partials (a fixed
+// coordinate along the other dimensions) reduces to the tensor by itself. Two copies of a P may hold
+// different partials.
 //
-// "P" reads as P(sum). Text reads back: parse_sbp(to_text(x)) == x.   (Paper, section 3.1, Figure 4.)
+// "P" is read as P(sum). Text reads back: parse_sbp(to_text(x)) == x. (Paper, section 3.1, Figure 4.)
 #pragma once
 
 #include <compare>
@@ -58,11 +58,11 @@ using NdSbp = std::vector<Sbp>;
 
 std::string to_text(Sbp sbp);               // "S(0)"
 std::string to_text(const NdSbp& layout);   // "S(0)" for one dimension, "(S(0), B)" for more
-Sbp parse_sbp(std::string_view text);       // throws Error (bad input) quoting the text and what is allowed
+Sbp parse_sbp(std::string_view text);       // throws Error (bad input) quoting the text and the allowed forms
 NdSbp parse_nd_sbp(std::string_view text);  // "S(0)", "(S(0),B)"; spaces are free
 
-// Per tensor axis, up to the last that is split: the mesh dimensions that split it, in the order in which
-// they do.
+// For each tensor axis, up to the last that is split: the mesh dimensions that split it, in the order of the
+// splits.
 //   split_order((S(1,inner), B, S(1))) == {{}, {2, 0}}
 std::vector<std::vector<size_t>> split_order(const NdSbp& layout);
 
@@ -71,7 +71,7 @@ std::vector<std::vector<size_t>> split_order(const NdSbp& layout);
 //   canonical((S(0,inner), B)) == (S(0), B)
 NdSbp canonical(NdSbp layout);
 
-// Throws Error (bad input) unless there is one entry per mesh dimension and every split axis exists.
+// Throws Error (bad input) unless there is one entry for each mesh dimension and every split axis exists.
 void check_layout(const Shape& shape, const NdSbp& layout, const Shape& mesh);
 
 // A mesh of devices: its extents, outermost first, and the global ids of its devices in row-major order.
@@ -92,7 +92,7 @@ Shape parse_mesh(std::string_view text);  // "2x4"
 void check_placement(const Placement& placement);
 
 // The half-open range [begin, end) of part `index` of `parts` of an extent: the first extent % parts parts
-// hold one more; parts beyond the extent are empty, which is legal.
+// have one element more. Parts beyond the extent are empty, which is legal.
 //   part_range(10, 4, 1) == {3, 6}
 struct Range {
   int64_t begin = 0, end = 0;

@@ -39,7 +39,7 @@ std::string nearest(std::string_view given, const std::vector<std::string>& know
     const std::string other = lower(candidate);
     bool begins = name.size() >= 3 && other != name && other.starts_with(name);
     const size_t apart = std::max(name.size(), other.size()) - std::min(name.size(), other.size());
-    if (!begins && apart >= least) continue;  // no nearer than that
+    if (!begins && apart >= least) continue;  // the distance is at least this
     size_t d = begins ? 1 : distance(name, other);
     if (d < least) {
       least = d;

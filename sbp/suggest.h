@@ -9,11 +9,11 @@
 
 namespace boxcar {
 
-// By edit distance (swapped neighbours count one, case is ignored); empty where nothing is nearer than half
-// of the name's length. Ties go to the first.
+// By edit distance (swapped neighbours count one, case is ignored); empty if nothing is within half of the
+// name's length. Ties go to the first.
 std::string nearest(std::string_view name, const std::vector<std::string>& known);
 
-// " (did you mean X?)", or "" where nothing is near.
+// " (did you mean X?)", or "" if nothing is near.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& known);
 
 }  // namespace boxcar

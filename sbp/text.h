@@ -1,4 +1,4 @@
-// A cursor over a short text, for the parsers of this folder.
+// A cursor over a short text, for the parsers in this folder.
 //
 //   Cursor c("S( 0 )", "layout");
 //   c.take("S"); c.take("("); c.number(0, 127); c.take(")"); c.done();

@@ -9,7 +9,7 @@
 namespace boxcar::sbp {
 namespace {
 
-// A device's part in a layout: of which block, which copy of its partials, and which of these.
+// A device's part in a layout: the block, the copy of its partials, and the partial in it.
 struct Holding {
   int device = 0, block = 0, copy = 0, label = 0;
 };
@@ -17,7 +17,7 @@ struct Holding {
 // Devices that hold, or together need, the same block.
 struct CellBlock {
   Grid::Cells cells;
-  std::vector<Holding> members;  // of a source by copy, then label; of a target in mesh order
+  std::vector<Holding> members;  // of a source: by copy, then label; of a target: in mesh order
 };
 
 const Sbp* partial_of(const Layout& layout) {
@@ -26,7 +26,8 @@ const Sbp* partial_of(const Layout& layout) {
   return nullptr;
 }
 
-// The reductions of a layout from the outside: how many partials each has. Neighbours of one kind are one.
+// The reductions of a layout from the outside, with the number of partials of each. Adjacent ones of one kind
+// are one level.
 struct Level {
   Reduction reduction = Reduction::sum;
   int partials = 1;
@@ -50,8 +51,8 @@ int64_t partials_of(const Layout& layout) {
   return product;
 }
 
-// The devices of a layout by block. A source's block has all copies and partials of what it covers; a
-// target's only the partials, since each copy has to be brought by itself.
+// The devices of a layout by block. A source's block has all copies and partials of its cells; a target's
+// block has only the partials, since each copy has to be sent separately.
 std::vector<CellBlock> blocks_of(const Layout& layout, const Grid& grid, bool source) {
   std::vector<CellBlock> result;
   const Shape& mesh = layout.placement.mesh;
@@ -100,7 +101,7 @@ class Transfer {
   }
 
  private:
-  // Whether the target may hold the source's partials as they are.
+  // Whether the target may hold the source's partials unreduced.
   bool mergeable() const {
     const Sbp *f = partial_of(from_), *t = partial_of(to_);
     return levels_of(from_).size() <= 1 && (!f || !t || f->reduction == t->reduction) &&
@@ -127,8 +128,8 @@ class Transfer {
       }
   }
 
-  // The copy of source block `source` that target t holds the most partials of, else the one whose turn it
-  // is: partials of different copies do not mix.
+  // The copy of source block `source` of which target t holds the most partials, else the next in turn.
+  // Partials of different copies do not mix.
   int best_copy(size_t t, int source, int64_t* count) const {
     const int copies = static_cast<int>(at(sources_, source).members.size()) / partials_;
     int best = static_cast<int>(t) % copies;
@@ -187,8 +188,8 @@ class Transfer {
     if (from != to) step.elements_moved += grid_.volume(at);
   }
 
-  // A set of partials that holds a cell at `holder`, one of its members, and has several reductions: what the
-  // others hold of it counts for nothing in the outermost one that is between them and it.
+  // For a set of partials with several reductions that has a cell at `holder`, one of its members: fills the
+  // cell on every other member with the identity of the outermost reduction between that member and `holder`.
   void fill(Step& step, const CellBlock& target, int holder, const Grid::Indices& at) const {
     if (levels_of(to_).size() <= 1) return;
     const auto own = std::find_if(target.members.begin(), target.members.end(),
@@ -230,8 +231,8 @@ class Transfer {
     return step;
   }
 
-  // The devices that hold a partial of a cell and need it, else all that hold one; roots are chosen among
-  // them.
+  // The devices that hold a partial of a cell and need the cell. Roots are chosen among them, or among all
+  // holders if there are none.
   std::vector<std::vector<Holding>> candidates() const {
     std::vector<std::vector<Holding>> result(source_of_.size());
     for (size_t t = 0; t < targets_.size(); ++t)
@@ -242,8 +243,8 @@ class Transfer {
     return result;
   }
 
-  // One step for each kind of reduction, from the inside, brings what is reduced to its roots; the last one
-  // brings the results from there to all that need them.
+  // One step for each kind of reduction, from the inside, brings partials to their roots. The last step
+  // brings the results from there to all devices that need them.
   std::vector<Step> rooted() const {
     const auto levels = levels_of(from_);
     std::vector<Step> steps;
@@ -258,7 +259,7 @@ class Transfer {
       const auto& choice = needing[cell].empty() ? at(sources_, source_of_[cell]).members : needing[cell];
       const Holding& root = choice[cell % choice.size()];
       roots[cell] = root.device;
-      int inside = 1;  // partials of what is reduced already
+      int inside = 1;  // partials that are already reduced together
       for (size_t k = 0; k < steps.size(); ++k) {
         const int outside = inside * levels[levels.size() - 1 - k].partials;
         for (int label = 0; label < partials_; label += inside) {
@@ -287,8 +288,8 @@ class Transfer {
     return steps;
   }
 
-  // Where the `count` partials meet that `label` is one of: the root of all where it is one of them, else one
-  // whose turn it is.
+  // The device where the `count` partials that include `label` meet: the root of all if it is one of them,
+  // else the next in turn.
   int root_of(const Holding& root, int label, int count, size_t cell) const {
     const int first = label / count * count;
     const bool own = first <= root.label && root.label < first + count;
@@ -301,8 +302,8 @@ class Transfer {
   int partials_;
   std::vector<CellBlock> sources_, targets_;
   std::vector<int> source_of_;              // by cell: the source block
-  std::vector<Holding> holdings_;           // of the sources, by device
-  std::vector<std::vector<Holding>> held_;  // by target: what its members hold already
+  std::vector<Holding> holdings_;           // of the sources, sorted by device
+  std::vector<std::vector<Holding>> held_;  // by target: what its members already hold
 };
 
 }  // namespace

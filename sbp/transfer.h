@@ -4,8 +4,8 @@
 //     device 1 holds [4, 8) and needs [0, 4)
 //   8 elements, P(sum) on 0-1 -> S(0) on 2-3: both send [0, 4) to 2, which adds them, and [4, 8) to 3
 //
-// Partials that several devices need reduced meet at one root per block first, where that moves less: two
-// steps. Partials of several reductions always do, from the inside, each kind at roots of its own:
+// Partials that several devices need reduced meet first at one root per block if that moves less; this takes
+// two steps. Partials of several reductions always do so, from the inside, each kind at its own roots:
 //
 //   4 elements, (P(sum), P(max)) on 0-3:2x2 -> S(0) on 0-3: the maxima of [0, 1) meet at 0 (of 0 and 1) and
 //   at 2 (of 2 and 3), then the sum of both at 0, and so on

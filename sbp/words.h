@@ -4,9 +4,9 @@
 //   inline std::vector<std::string> words_of(Recompute) { return {"none", "selective", "full"}; }
 //
 //   word(Recompute::full)                "full"
-//   parse_word<Recompute>("selective")   Recompute::selective; nothing of "some"
+//   parse_word<Recompute>("selective")   Recompute::selective; nothing for "some"
 //
-// Tables have a row for each value, whose `kind` it is:
+// A table has a row for each value, with the value as its `kind`:
 //
 //   find_row(policies, Recompute::full)    the row with .kind = Recompute::full
 #pragma once
@@ -42,7 +42,7 @@ std::optional<Enum> parse_word(std::string_view text) {
   return static_cast<Enum>(found - words.begin());
 }
 
-// Throws std::logic_error where a value has no row.
+// Throws std::logic_error if a value has no row.
 template <typename Row, size_t count, typename Enum>
 const Row& find_row(const Row (&rows)[count], Enum kind) {
   for (const Row& row : rows)
