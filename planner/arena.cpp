@@ -18,8 +18,8 @@ namespace {
 constexpr int unknown_early = -1;                              // may begin before the phase does
 constexpr int unknown_late = std::numeric_limits<int>::max();  // may end after it
 
-// By actor, in half acts of the compute queue within a phase: a time before which it surely has not begun,
-// and one by which it surely has ended. Compute act k of a phase is at 2k.
+// By actor, in half acts of the compute queue within a phase: a time before which it has certainly not begun,
+// and one by which it has certainly ended. Compute act k of a phase is at 2k.
 class Timing {
  public:
   explicit Timing(const ir::Program& program) : program_(program), readers_(program.registers.size()) {
@@ -39,7 +39,7 @@ class Timing {
 
   const std::vector<int>& readers(size_t reg) const { return readers_[reg]; }
 
-  // The earliest that it may write.
+  // The earliest time at which it may write.
   int begin(int a) {
     return known(begin_, a, unknown_early, [&](int actor, const auto& of) {
       int latest = unknown_early;
@@ -53,7 +53,7 @@ class Timing {
     });
   }
 
-  // The latest that it may read: just before the first compute act that waits for it.
+  // The latest time at which it may read: just before the first compute act that waits for it.
   int end(int a) {
     return known(end_, a, unknown_late, [&](int actor, const auto& of) {
       int first = unknown_late;
@@ -70,13 +70,13 @@ class Timing {
   static constexpr int unset = -2;
 
   bool is_compute(int a) const { return at(position_, a) >= 0; }
-  // Another actor of the same phase.
+  // Whether `other` is another actor of the same phase.
   bool beside(int a, int other) const {
     return other != a && at(program_.actors, a).phase == at(program_.actors, other).phase;
   }
 
   // times[a]: for a compute actor, by its place; for any other, from(a, of), where of(b) is b's time. Unknown
-  // times wait on an explicit stack, since a chain of actors may be longer than calls can nest.
+  // times are kept on an explicit stack, because a chain of actors may be longer than calls can nest.
   template <class From>
   int known(std::vector<int>& times, int a, int unknown, From from) {
     std::vector<int> open{a};
@@ -93,7 +93,7 @@ class Timing {
       if (is_compute(actor)) {
         time = 2 * at(position_, actor);
       } else if (time == unset) {
-        time = unknown;  // what waits for itself never begins
+        time = unknown;  // an act that waits for itself never begins
         from(actor, of);
       }
       if (open.back() != actor) continue;
@@ -112,7 +112,7 @@ struct Lifetime {
   int reg = 0, phase = 0, begin = 0, end = 0;
 };
 
-// Transient registers with their lifetimes; nothing for those that live across phase runs.
+// Whether the register is transient, with its lifetime; false if it lives across phase runs.
 bool transient(const ir::Program& program, Timing& timing, int index, Lifetime& life) {
   const ir::Register& reg = at(program.registers, index);
   const ir::Actor& producer = at(program.actors, reg.producer);
@@ -134,10 +134,10 @@ bool transient(const ir::Program& program, Timing& timing, int index, Lifetime& 
   return true;
 }
 
-// Free ranges between the places taken, and behind the last one.
+// Free ranges between used ones, and after the last one.
 class Holes {
  public:
-  // The smallest hole that holds as much, the first of equal ones.
+  // The smallest hole that is large enough, the first of equal ones.
   int64_t take(int64_t bytes) {
     const auto hole = by_room_.lower_bound({bytes, 0});
     if (hole == by_room_.end()) return std::exchange(tail_, tail_ + bytes);

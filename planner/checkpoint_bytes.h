@@ -1,12 +1,12 @@
-// The bytes of a checkpoint of a job: weights and moments, each tensor once and whole, in the type in which
-// it is kept, as `boxcar train` writes them (docs/checkpoints.md). 16-bit copies of weights are not in it,
-// and neither is a file's header.
+// The bytes of a checkpoint of a job: weights and moments, each tensor once and whole, in its stored type, as
+// `boxcar train` writes them (docs/checkpoints.md). 16-bit copies of weights and the file's header are not
+// counted.
 //
 //   checkpoint_bytes(job)   // of a model of 1e9 parameters with adam in fp16: 12e9, three numbers of float32
 //   each
 //
-// It goes by the model, the optimizer and the precision. Of the degrees of parallelism only tp counts, whose
-// multiple the vocabulary is padded to.
+// They depend on the model, the optimizer and the precision. Of the degrees of parallelism only tp matters,
+// because the vocabulary is padded to a multiple of it.
 #pragma once
 
 #include <cstdint>

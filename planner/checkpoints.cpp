@@ -16,8 +16,8 @@ int add_queue(ir::Program& program, const std::string& name, ir::QueueKind kind)
   return static_cast<int>(program.queues.size()) - 1;
 }
 
-// Registers of which some device of the class has the part that counts. Those that are read before their
-// update come first: one act may update them and others, whose saves wait for it.
+// Registers of which some device of the class has the part to be saved. Those that are read before their
+// update come first, because one act may update them and others, whose saves wait for it.
 std::vector<int> state_of(const ir::Program& program, const ir::RankClass& cls, const Places& places) {
   std::vector<int> result;
   for (size_t r = 0; r < program.registers.size(); ++r) {
@@ -56,7 +56,7 @@ void add_checkpoints(ir::Plan& plan, const Places& places, int slots) {
     }
     if (cls.devices.front() != 0) continue;
     const int last = static_cast<int>(program.actors.size()) - 1;
-    // Every save of a step is before the last one, which lets the writer act.
+    // The last save of a step lets the writer act; all other saves come before it.
     const int copied = add_host_register(program, "checkpoint.copied", last, slots);
     program.actors.back().outputs = {copied};
     ir::Actor write;

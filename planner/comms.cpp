@@ -20,8 +20,8 @@ std::vector<int64_t> coordinate_of(const Mesh& mesh, int place) {
   return result;
 }
 
-// Groups of places by the coordinates in the dimensions not in `dims`; members by those in `dims`, the first
-// of them slowest.
+// Groups of places with equal coordinates in the dimensions not in `dims`. Members are ordered by the
+// coordinates in `dims`, the first of which varies slowest.
 std::vector<std::vector<int>> group_by_rest(const Mesh& mesh, const std::vector<int>& dims) {
   std::map<std::vector<int64_t>, std::map<std::vector<int64_t>, int>> groups;
   for (int place = 0; place < mesh.devices(); ++place) {
@@ -43,7 +43,7 @@ std::string joined_names(const Mesh& mesh, const std::vector<int>& dims) {
   return name;
 }
 
-constexpr const char* world_queue = "net.world";  // of groups over several stages
+constexpr const char* world_queue = "net.world";  // for groups over several stages
 
 }  // namespace
 

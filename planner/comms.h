@@ -1,5 +1,5 @@
 // The communicator groups of a plan: one per set of mesh dimensions, over all stages; one across stages for
-// the gradient norm; one between the stages of tied tensors. Also, who pulls from whom.
+// the gradient norm; one between the stages of tied tensors. Also the peers of pulls.
 //
 //   mesh {2, 4} named {"dp", "tp"}, 2 stages:
 //     along({1})   "tp":  {0,1,2,3} {4,5,6,7} {8,...} {12,...}          queue "net.tp"
@@ -20,17 +20,17 @@ class CommTable {
  public:
   CommTable(const Mesh& mesh, int stages) : mesh_(mesh), stages_(stages) {}
 
-  // Groups whose members differ in the mesh dimensions `dims`, the first of them slowest in a group's order.
-  // Made once, then found.
+  // Groups whose members differ in the mesh dimensions `dims`; the first of these varies slowest in a group.
+  // Each is made once.
   int along(const std::vector<int>& dims);
-  // The same, and in the stage too: named "world" where all dimensions are in it.
+  // Groups whose members also differ in the stage. Named "world" if `dims` has all dimensions.
   int across_stages(const std::vector<int>& dims);
-  // Devices at the same place of these stages.
+  // Groups of the devices at the same place in these stages.
   int between(const std::vector<int>& stages);
-  // "net.tp": the queue that a communicator's acts go through.
+  // "net.tp": the queue of a communicator's acts.
   const std::string& queue(int comm) const { return at(queues_, comm); }
 
-  // source[d] is the device at the same place `offset` stages on, around the end.
+  // source[d] is the device at the same place `offset` stages later, wrapping at the end.
   int peers(int offset);
 
   std::vector<ir::Comm> comms;

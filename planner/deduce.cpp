@@ -31,7 +31,7 @@ double transition_bytes(Sbp from, Sbp to, double bytes, int64_t parts) {
     return p * sbp::sent_bytes(collective, of_rank, p);
   };
   if (from == to) return 0;
-  if (to.is_partial() && to.reduction != sbp::Reduction::sum) return never;  // a share is one of a sum
+  if (to.is_partial() && to.reduction != sbp::Reduction::sum) return never;  // only a sum has shares
   if (from.is_broadcast()) return 0;
   if (from.is_split()) {
     if (to.is_partial()) return never;
@@ -49,8 +49,8 @@ struct Call {
   const ir::Op* op = nullptr;
   ir::Types inputs, outputs;
   std::vector<NdSbp> current;            // of the inputs
-  std::vector<std::vector<NdSbp>> made;  // of the inputs: layouts that they were boxed to before in this pass
-  std::vector<bool> held;                // inputs that are read as they are, or a slice of it
+  std::vector<std::vector<NdSbp>> made;  // of the inputs: layouts they were boxed to earlier in this pass
+  std::vector<bool> held;                // inputs that are read unchanged, or a slice of them
   std::vector<PartialSbp> pins;          // of the outputs
 };
 
@@ -64,18 +64,18 @@ Sbp with_inner(Sbp sbp, int8_t inner) {
 using Score = std::tuple<double, int, int, int>;
 constexpr Score never{std::numeric_limits<double>::infinity(), 0, 0, 0};
 
-// The candidate `signature` on dimension `d` with its score: infinite bytes where it is impossible.
+// Scores signatures on dimension `d`. An impossible one has infinite bytes.
 struct Chooser {
   const Call& call;
   size_t d;
   int64_t parts;
   const ir::Types& local_inputs;
   const ir::Types& local_outputs;
-  bool shares = false;  // whether a state may be read as a share of it: one kernel more in every pass
+  bool shares = false;  // whether shares of a state may be read, which takes one more kernel in every pass
 
-  // A split of a split keeps its order through an op; a new split of an axis that a later mesh dimension
-  // splits already lies inside of it, so that nothing is gathered first. An operand that is read as it is
-  // decides for all.
+  // A split of a split keeps its order through an op. A new split of an axis that a later mesh dimension
+  // already splits lies inside that split, so that nothing is gathered first. An operand that is read
+  // unchanged decides for all.
   int8_t inner(const Signature& signature) const {
     int8_t result = 0;
     for (size_t i = 0; i < signature.inputs.size(); ++i) {
@@ -94,13 +94,13 @@ struct Chooser {
     return result;
   }
 
-  // Whether a split leaves a device nothing.
+  // Whether a split leaves a device without elements.
   bool leaves_empty(size_t input, Sbp split) const {
     return split.is_split() && at(local_inputs[input].shape, split.axis) < parts;
   }
 
-  // No operand is moved to a split that leaves a device nothing, but where one that is read as it is has such
-  // a split. One that has it already is not moved.
+  // No operand is moved to a split that leaves a device without elements, unless an operand that is read
+  // unchanged has such a split. An operand that already has it is not moved.
   bool splittable(const Signature& signature, int8_t order) const {
     bool fits = true;
     for (size_t i = 0; i < signature.inputs.size(); ++i) {
@@ -112,7 +112,7 @@ struct Chooser {
     return fits;
   }
 
-  // Another op wants this input in the same layout: it moves once for both.
+  // Whether another op needs this input in the same layout, so that it moves once for both.
   bool already(size_t input, Sbp want) const {
     return std::any_of(call.made[input].begin(), call.made[input].end(),
                        [&](const NdSbp& layout) { return layout[d] == want; });
@@ -143,12 +143,12 @@ struct Chooser {
   }
 };
 
-// An op's signatures on the first mesh dimensions, and what they leave to the first part.
+// An op's signatures on the first mesh dimensions, and the types that they leave to the first part.
 struct Making {
   OpLayout layout;
   ir::Types inputs, outputs;
   ir::Attrs attrs;
-  int64_t groups = 1;  // of devices, that the next dimension falls into
+  int64_t groups = 1;  // groups of devices along the next dimension
   Score score = {0, 0, 0, 0};
 };
 
@@ -176,7 +176,7 @@ bool legal(const Call& call, const Making& making, const Mesh& mesh) {
   return is_legal(ir::op(call.op->type), call.inputs, call.op->attrs, making.layout, mesh.extents);
 }
 
-// On each dimension the best signature, whatever follows; false where there is none.
+// On each dimension chooses the best signature, without regard to later ones; false if there is none.
 bool choose_one_by_one(const Call& call, const Mesh& mesh, Making& making) {
   for (size_t d = 0; d < mesh.dims(); ++d) {
     const int64_t parts = mesh.extents[d];
@@ -199,7 +199,7 @@ class Combinations {
   Combinations(const Call& call, const Mesh& mesh, bool shares)
       : call_(call), mesh_(mesh), shares_(shares), def_(ir::op(call.op->type)) {}
 
-  // Nothing where no combination is legal.
+  // Nothing if no combination is legal.
   std::optional<OpLayout> best() {
     best_.score = never;
     extend(start(call_));
@@ -208,7 +208,8 @@ class Combinations {
   }
 
  private:
-  // Signatures that the op offers for the first part, and for the whole: a later dimension may cut first.
+  // Signatures that the op offers for the first part and for the whole, because a later dimension may cut
+  // first.
   std::vector<Signature> candidates(const Making& making, size_t d) const {
     std::vector<Signature> all = offered(def_, making.inputs, making.attrs, mesh_, d);
     for (Signature& signature : offered(def_, call_.inputs, call_.op->attrs, mesh_, d))
@@ -250,13 +251,13 @@ class Combinations {
 OpLayout decide(const Call& call, const Mesh& mesh) {
   Making making = start(call);
   if (choose_one_by_one(call, mesh, making) && legal(call, making, mesh)) return std::move(making.layout);
-  for (const bool shares : {false, true})  // a share of a bias, where a product of rows adds it
+  for (const bool shares : {false, true})  // shares of a bias that a product of rows adds
     if (std::optional<OpLayout> best = Combinations(call, mesh, shares).best()) return std::move(*best);
   throw Error::fault(call.op->name, fmt::format("no signature of {} fits what it reads on mesh {}",
                                                 call.op->type, fmt::join(mesh.names, ", ")));
 }
 
-// Equal exactly for calls that are decided alike. Names of ops are no part of it.
+// Equal exactly for calls with the same decision. Names of ops are not part of it.
 std::string key_of(const Call& call) {
   KeyWriter key;
   key.text(call.op->type);
@@ -308,12 +309,12 @@ NdSbp pinned(const PartialSbp& pins, const NdSbp& otherwise) {
   return result;
 }
 
-// Whether this input of a fused attention is its queries.
+// Whether this input of a fused attention is the queries.
 bool is_queries(const ir::Op& op, size_t input) {
   return (op.is(ir::OpKind::attention) && input == 0) || (op.is(ir::OpKind::attention_grad) && input == 1);
 }
 
-// By tensor and phase: what a tensor was boxed to.
+// By tensor and phase: the layouts to which a tensor was boxed.
 using Made = std::vector<std::array<std::vector<NdSbp>, 3>>;
 
 Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const std::vector<NdSbp>& stored,
@@ -338,7 +339,7 @@ Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const s
     call.pins.push_back(at(pins.stored, t));
     if (graph.tensor(t).role != ir::Role::gradient) continue;
     for (size_t d = 0; d < mesh.dims();
-         ++d)  // that ranks add up their gradients is no reason to gather activations
+         ++d)  // summing gradients over ranks must not cause a gather of activations
       if (mesh.names[d] != "tp") call.pins.back()[d].reset();
   }
   return call;

@@ -96,7 +96,7 @@ std::string DeviceLowering::unique(std::unordered_map<std::string, int>& names, 
   return count == 1 ? name : unique(names, fmt::format("{}.{}", name, count));
 }
 
-// Inputs are loaded for every micro-batch; parameters and constants stay.
+// Inputs are loaded for every micro-batch. Parameters and constants stay.
 void DeviceLowering::source(const ir::Op& op, TensorId t) {
   const ir::Tensor& tensor = graph_.tensor(t);
   const sbp::Layout layout{tensor.type.shape, at(layouts_.stored, t), *at(placements_, tensor.producer)};
@@ -144,7 +144,7 @@ void DeviceLowering::kernel(OpId o) {
     held_[{op.outputs[i], sbp::to_text(produced)}] = {block};
   }
   builder.add_actor(std::move(actor));
-  for (size_t i = 0; i < op.outputs.size(); ++i) {  // to what it is pinned to
+  for (size_t i = 0; i < op.outputs.size(); ++i) {  // to its pinned layout
     const sbp::Layout stored{graph_.tensor(op.outputs[i]).type.shape, at(layouts_.stored, op.outputs[i]),
                              placement};
     if (stored.sbp != layout.outputs[i]) get(op.outputs[i], stored);
@@ -187,7 +187,7 @@ DeviceLowering::Blocks DeviceLowering::take(const sbp::Step& step, const Route& 
   }
   if (!member || before.empty()) return {};
   Block target = whole(step.result, -1);
-  int64_t shares = 1;  // a copy becomes equal shares that add up to it; as a maximum it is one already
+  int64_t shares = 1;  // a copy becomes equal shares that sum to it; for a maximum a copy is a share
   for (size_t d = 0; d < step.result.sbp.size(); ++d)
     if (step.result.sbp[d] == Sbp::P() && target.ranges == before[0].ranges)
       shares *= step.result.placement.mesh[d];
@@ -202,7 +202,7 @@ DeviceLowering::Blocks DeviceLowering::take(const sbp::Step& step, const Route& 
 DeviceLowering::Blocks DeviceLowering::transfer(const sbp::Step& step, const Route& route, int index,
                                                 const Blocks& before, ir::DType dtype) {
   const std::string& tensor = route.tensor;
-  // Blocks are put together by adding them to zeros.
+  // Blocks are joined by adding them to zeros.
   for (const Sbp entry : step.result.sbp)
     if (entry.is_partial() && entry != Sbp::P())
       throw Error::input(tensor, fmt::format("{} cannot be moved to other devices (bring it to B or S first)",
@@ -239,7 +239,7 @@ DeviceLowering::Blocks DeviceLowering::transfer(const sbp::Step& step, const Rou
   return {target};
 }
 
-// A part of a block.
+// Cuts a part out of a block.
 int DeviceLowering::cut(const Block& from, const std::vector<Range>& block, ir::DType dtype,
                         const std::string& name) {
   if (from.ranges == block) return from.reg;
@@ -248,15 +248,15 @@ int DeviceLowering::cut(const Block& from, const std::vector<Range>& block, ir::
                       {from.reg}, {extents(block), dtype});
 }
 
-// One tensor of blocks: one block is cut, blocks side by side are put together, others are laid on zeros and
-// added.
+// Makes one tensor of blocks. A single block is cut; adjacent blocks are concatenated; others are placed on
+// zeros and added.
 int DeviceLowering::assemble(const Blocks& blocks, const Block& target, ir::DType dtype,
                              const std::string& name) {
   const ir::TensorType type{extents(target.ranges), dtype};
   if (blocks.size() == 1 && contains(blocks[0].ranges, target.ranges))
     return cut(blocks[0], target.ranges, dtype, name);
   std::vector<int> inputs;
-  if (blocks.empty()) {  // its share of a sum that others hold
+  if (blocks.empty()) {  // its share of a sum whose parts others hold
     const int reg = kernel_actor(name + ".zero", "constant", {{"value", 0.0}, {"seconds", 0.0}}, {}, type);
     builder.program.actors.back().kind = ir::ActorKind::host;
     return reg;

@@ -1,7 +1,8 @@
 // One device's share of a graph with given placements: kernels on its parts, boxing, pulls from other
 // devices.
 //
-// After each step of a boxing route a device holds a tensor as blocks: one where the step ends in a layout.
+// After each step of a boxing route a device holds a tensor as blocks: one block if the step ends in a
+// layout.
 #pragma once
 
 #include <map>
@@ -17,8 +18,8 @@
 
 namespace boxcar::planner {
 
-// A pull, to be linked to the block that device `from` holds after `step` (0: before any) of a tensor's
-// route.
+// A pull that is still to be linked to the block that device `from` holds after `step` (0: before any) of a
+// tensor's route.
 struct DeviceLink {
   int actor = 0, from = 0;
   std::string tensor;
@@ -33,9 +34,9 @@ class DeviceLowering {
                  std::vector<ir::Comm>& comms);
   void run();
 
-  std::string shape() const;  // equal for devices that do the same
-  // The register that holds `block` after `step` of the route named `tensor`; where the register holds more
-  // than the block, `attrs` gets the block's starts and ends.
+  std::string shape() const;  // equal for devices with the same program
+  // The register that holds `block` after `step` of the route named `tensor`. If it holds more than the
+  // block, `attrs` gets the block's starts and ends.
   int register_of(const DeviceLink& link, ir::Attrs& attrs) const;
 
   ProgramBuilder builder;
@@ -50,11 +51,11 @@ class DeviceLowering {
 
   void source(const ir::Op& op, ir::TensorId t);
   void kernel(ir::OpId o);
-  int64_t place_in(const sbp::Placement& placement) const;  // -1 where the device is not in it
+  int64_t place_in(const sbp::Placement& placement) const;  // -1 if the device is not in it
   Block whole(const sbp::Layout& layout, int reg) const;
-  // The register of this tensor in this layout; boxes it where needed.
+  // The register of this tensor in this layout. Boxes it if needed.
   int get(ir::TensorId t, const sbp::Layout& to);
-  // A tensor on its way to a layout: its name, and the route's, "x to S(0) on 0-1".
+  // A tensor on its way to a layout: its name, and the name of the route, "x to S(0) on 0-1".
   struct Route {
     std::string tensor, name;
   };

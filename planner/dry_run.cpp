@@ -34,7 +34,7 @@ class ReducedView {
   bool is_silent(int unit) const { return at(silent_, unit); }
 
  private:
-  // Where in its phase's order each node's own queue has it.
+  // Finds each node's place in the order of its own queue in its phase.
   void places() {
     queue_.assign(view_.nodes.size(), -1);
     place_.assign(view_.nodes.size(), 0);
@@ -68,7 +68,7 @@ class ReducedView {
     return found->second;
   }
 
-  // Whether before each act of the node, the queue has ended as many acts as it needs.
+  // Whether before each act of the node the queue has ended the acts that it needs.
   bool fulfilled(int node, const Need& need, const std::vector<int>& before, bool after) const {
     for (int64_t j = 0; j < at(view_.nodes, node).acts; j += need.div) {
       if (at(before, j) + (after ? 1 : 0) < need.acts(j)) return false;
@@ -76,7 +76,7 @@ class ReducedView {
     return true;
   }
 
-  // By run of phase `mine`: how many runs of phase `other` the schedule has before it.
+  // By run of phase `mine`: the number of runs of phase `other` before it in the schedule.
   const std::vector<int>& runs_before(int program, int mine, int other) {
     auto [found, added] = before_.try_emplace({program, mine, other});
     if (!added) return found->second;
@@ -140,17 +140,17 @@ class Runner {
  private:
   struct UnitState {
     int done = 0;
-    int arrived = 0;             // stations that have come to it
-    int member = 0;              // which of its nodes' needs is looked at next,
-    const Need* need = nullptr;  // and which; null: that node's first
+    int arrived = 0;             // stations that have reached it
+    int member = 0;              // the node whose need is checked next,
+    const Need* need = nullptr;  // and the need; null: that node's first
     int next_waiter = -1;
   };
-  // A unit to attempt again, or a station to look at.
+  // A unit to attempt again, or a station to check.
   struct Todo {
     int index = 0;
     bool is_unit = false;
   };
-  // The entry that a station has come to.
+  // The entry that a station has reached.
   struct Head {
     std::vector<std::vector<StationEntry>> entries;  // by phase, without silent ones
     size_t run = 0, entry = 0;
@@ -175,7 +175,7 @@ class Runner {
     }
   }
 
-  // The unit that a station has come to, -1 at the end of the step.
+  // The unit that a station has reached, -1 at the end of the step.
   int current(int s) {
     Head& head = at(heads_, s);
     int instance = at(view_.stations, s).instance;
@@ -192,7 +192,7 @@ class Runner {
     return -1;
   }
 
-  // A station has come to a new entry.
+  // Called when a station has reached a new entry.
   void look(int station) {
     int unit = current(station);
     if (unit < 0) return;
@@ -236,7 +236,8 @@ class Runner {
     }
   }
 
-  // Where nothing can act: the first unit that a waiting one waits for, until one comes again.
+  // When nothing can act: follows from each waiting unit the first unit for which it waits, until one
+  // repeats.
   std::vector<Wait> cycle() {
     int unit = 0;
     while (reduced_.is_silent(unit) || at(units_, unit).done == at(view_.units, unit).acts) ++unit;
@@ -288,7 +289,7 @@ class Runner {
             fmt::format("comes after {} {}", view_.act_text(other, at(units_, first).done), where)};
   }
 
-  // The unit's node of that instance, else its first: a pull takes its turn elsewhere.
+  // The unit's node of that instance, else its first node, because a pull takes its turn elsewhere.
   int member_at(int unit, int instance) const {
     const auto& nodes = at(view_.units, unit).nodes;
     for (int n : nodes) {

@@ -1,14 +1,14 @@
-// Runs one step of a plan without a clock: whatever can act acts, until every act of the step has ended or
-// nothing can.
+// Runs one step of a plan without a clock. All that can act acts, until every act of the step has ended or
+// none can act.
 //
-// A marked graph is live exactly if every directed cycle holds a token, which is so exactly if, from the
-// first marking, each transition can fire once: a step can then be repeated for ever. So a step that ends
-// here proves that the plan cannot deadlock under any interleaving, and a step that stops has a cycle without
-// a token.
+// A marked graph is live exactly if every directed cycle holds a token. This is so exactly if, from the first
+// marking, each transition can fire once; a step can then be repeated forever. So a step that ends here
+// proves that the plan cannot deadlock under any interleaving, and a step that stops has a cycle without a
+// token.
 //
-// Time is linear in the acts that are left after two reductions: a need that the order of its own queue
-// always fulfils is dropped, then acts that need nothing and that nothing needs are left out of their queue's
-// order.
+// Time is linear in the acts that are left after two reductions. First, needs that the order of their own
+// queue always fulfils are dropped. Then acts that need nothing and that nothing needs are removed from their
+// queue's order.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +28,14 @@ struct Wait {
 
 struct DryRun {
   bool ended = false;
-  std::vector<Wait> cycle;  // where it has not; the last waits for the first
-  int64_t acts = 0;         // looked at
+  std::vector<Wait> cycle;  // if it has not ended; the last waits for the first
+  int64_t acts = 0;         // number of acts looked at
 };
-// `on_act` hears of each act that is looked at, by unit, in an order in which a step can run: acts that could
-// begin earlier, where each takes as long as any other, come first.
+// `on_act` is called with the unit of each act that is looked at, in an order in which a step can run. Acts
+// that could begin earlier, if all took equally long, come first.
 DryRun dry_run(const StepView& view, const std::function<void(int unit)>& on_act = {});
 
-// "first (device 0): a F[0] needs ..., first (device 0): b F[0] comes after ...", one wait to a line.
+// "first (device 0): a F[0] needs ..., first (device 0): b F[0] comes after ...", one wait per line.
 std::string to_text(const StepView& view, const std::vector<Wait>& cycle);
 
 }  // namespace boxcar::planner

@@ -8,7 +8,7 @@ namespace boxcar::planner {
 namespace {
 
 // Flops are counted as in publications: attention over the whole square, masked or not, and its backward pass
-// twice its forward pass, whatever a fused kernel skips or computes again.
+// twice its forward pass, regardless of what a fused kernel skips or recomputes.
 double conventional(const ir::Op& op, const ir::Types& inputs, double work) {
   const bool backward = op.is(ir::OpKind::attention_grad);
   if (!backward && !op.is(ir::OpKind::attention)) return work;

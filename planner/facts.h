@@ -10,8 +10,8 @@
 namespace boxcar::planner {
 
 // Flops of matrix products, attention and convolutions in the forward and backward ops of one micro-batch,
-// over all devices: those that the model needs, and with recomputation. Counted as in publications: attention
-// over the whole square, masked or not.
+// over all devices: those that the model needs, and those with recomputation. As in publications, attention
+// counts the whole square, masked or not.
 struct Flops {
   double model = 0, hardware = 0;
 };

@@ -19,7 +19,7 @@ bool is_product(const ir::Op& op) {
   return family == ir::Family::matmul || family == ir::Family::convolution;
 }
 
-// Whether an op adds up gradients of one parameter, wherever they are from.
+// Whether an op sums gradients of one parameter.
 bool sums_gradients(const ir::Graph& graph, const std::vector<std::vector<ir::OpId>>& readers,
                     const ir::Op& op) {
   if (op.is(ir::OpKind::accumulate)) return true;
@@ -67,7 +67,7 @@ std::vector<char> for_gradient_of_head(const ir::Graph& graph) {
 
 namespace {
 
-// By op: the op behind which it comes; its own number where it stays.
+// By op: the op after which it is moved; its own number if it stays.
 std::vector<int> places(const ir::Graph& graph) {
   const std::vector<char> alone = for_gradients_alone(graph);
   std::vector<int> place(graph.ops.size());

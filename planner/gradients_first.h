@@ -12,17 +12,17 @@
 
 namespace boxcar::planner {
 
-// By op: whether it is in the backward pass and its outputs leave its layer for the update alone. Examples:
+// By op: whether it is in the backward pass and its outputs leave its layer only for the update. Examples are
 // the product that gives the gradient of a linear layer's weight, and sums of the gradients of a weight's
 // uses.
 std::vector<char> for_gradients_alone(const ir::Graph& graph);
 
-// Among these ops, those for the gradient of the head's weight: the first product or convolution of the
-// backward pass, and the sums that add its result.
+// By op: whether it is one of these ops and is for the gradient of the head's weight: the first product or
+// convolution of the backward pass, and the sums that add its result.
 std::vector<char> for_gradient_of_head(const ir::Graph& graph);
 
-// Moves ops of the backward pass that serve parameter gradients alone to where their operands are ready,
-// within their layer. `graph` is a training graph; ops stay in topological order. Returns each op's former
+// Moves ops of the backward pass that serve only parameter gradients to where their operands are ready,
+// within their layer. `graph` is a training graph. Ops stay in topological order. Returns each op's former
 // position.
 std::vector<int> gradients_first(ir::Graph& graph);
 

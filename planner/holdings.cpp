@@ -16,11 +16,11 @@ void add(BytesByKind& kinds, const ir::Register& reg, int64_t slots) {
   at(kinds, reg.memory) += reg.bytes * slots;
 }
 
-// Far beyond any memory, and a sum of some is a number of 64 bits: a plan from elsewhere may leave bytes
-// again and again that none of its runs uses up.
+// Far beyond any memory, but small enough that a sum of several fits in 64 bits. A plan from elsewhere may
+// repeatedly leave bytes that none of its runs uses up.
 constexpr int64_t most_left = int64_t{1} << 58;
 
-// Calls `run` with each run of the schedule and the bytes that runs before it left and none has used up.
+// Calls `run` with each run of the schedule and the bytes that earlier runs left and no run has used up.
 template <class Run>
 void each_run(const ir::Program& program, const std::vector<Span>& spans, Run run) {
   const std::vector<BytesByKind> none(program.phases.size(), BytesByKind(ir::memory_kinds));
@@ -63,7 +63,7 @@ std::vector<Span> spans_of(const ir::Program& program) {
         at(lives_on, input.reg) = true;
         continue;
       }
-      int& latest = at(last, input.reg);  // kinds stand as a micro-batch runs them
+      int& latest = at(last, input.reg);  // kinds are in the order in which a micro-batch runs them
       if (latest < 0 || phase_of(latest).kind <= phase_of(reader).kind) latest = reader;
     }
   std::vector<Span> spans(program.registers.size());

@@ -1,5 +1,5 @@
 // Registers of actors that are added to a plan and work in memory of the host (checkpoints.h,
-// input_pipeline.h): credits alone, which take none of a device's memory.
+// input_pipeline.h): only credits, which take no device memory.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace boxcar::planner {
 
-// Adds one that `producer` writes; returns its index.
+// Adds a register that `producer` writes; returns its index.
 inline int add_host_register(ir::Program& program, std::string name, int producer, int slots) {
   ir::Register reg;
   reg.name = std::move(name);

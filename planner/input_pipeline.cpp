@@ -31,7 +31,7 @@ class PreparedLoad {
   }
 
  private:
-  // An actor on a queue of its own name; returns the register that it writes.
+  // Adds an actor on a queue with this name; returns the register that it writes.
   int act(const char* op, const std::string& queue, ir::QueueKind kind, const std::vector<int>& reads,
           ir::Attrs attrs, const std::string& writes) {
     const int reg =

@@ -1,5 +1,5 @@
-// Keys for the inputs of a decision, byte by byte: two keys are equal exactly where the values written are.
-// They leave out the attribute that numbers dropouts.
+// Keys for the inputs of a decision, byte by byte: two keys are equal exactly if the values written are
+// equal. They leave out the attribute that numbers dropouts.
 //
 //   KeyWriter key;
 //   key.text("matmul"), key.type({{4, 5}, DType::float32});

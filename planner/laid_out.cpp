@@ -18,14 +18,14 @@ namespace boxcar::planner {
 
 namespace {
 
-// Layouts follow from the order in which the graph was differentiated, whatever the order of its plan.
+// Layouts depend on the order in which the graph was differentiated, not on the order of its plan.
 void order_gradients_first(LaidOut& laid) {
   std::vector<OpLayout> layouts;
   for (int o : gradients_first(laid.graph)) layouts.push_back(std::move(at(laid.layouts.ops, o)));
   laid.layouts.ops = std::move(layouts);
 }
 
-// By op: whether it belongs to the second part of a backward pass. Empty where there is none.
+// By op: whether it belongs to the second part of a backward pass. Empty if there is none.
 std::vector<char> later_gradients(const LaidOut& laid) {
   if (splits_backward(laid.pipeline.kind)) return for_gradients_alone(laid.graph);
   return laid.pipeline.head_behind > 0 ? for_gradient_of_head(laid.graph) : std::vector<char>();

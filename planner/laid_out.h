@@ -1,5 +1,5 @@
-// A training graph with a layout for every tensor. A plan is lowered from it, and it says where the plan's
-// tensors lie.
+// A training graph with a layout for every tensor. A plan is lowered from it, and it gives the places of the
+// plan's tensors.
 //
 //   const LaidOut laid = lay_out(job);             // or lay_out(graph, mesh, pins, micro_batches)
 //   const ir::Plan plan = compile(laid);
@@ -36,13 +36,13 @@ LaidOut lay_out(const ResolvedJob& job);
 using Choose = std::function<Layouts(const ir::Graph& graph, const Hints& hints, const Mesh& mesh)>;
 LaidOut lay_out(const ResolvedJob& job, const Choose& choose);
 // Any training graph (ir::training_step's) under complete hints: a stage has the ops of its layers
-// (Builder::set_layer), parameters are read on one stage each.
+// (Builder::set_layer), and each parameter is read on one stage.
 LaidOut lay_out(ir::Graph graph, const Hints& hints, int micro_batches, const Choose& choose = nullptr);
-// Any training graph on one stage, `pins` by tensor of the graph; layouts that they leave open are deduced.
-// Throws Error (bad input) where pins and graph do not match or micro_batches is below 1.
+// Any training graph on one stage, with `pins` by tensor of the graph; all other layouts are deduced. Throws
+// Error (bad input) if pins and graph do not match or micro_batches is below 1.
 LaidOut lay_out(ir::Graph graph, const Mesh& mesh, Pins pins, int micro_batches);
 
-// Lowering, registers, memory. The plan is checked but has no facts and is not yet verified.
+// Does lowering, registers and memory. The plan is checked but has no facts and is not yet verified.
 ir::Plan compile(const LaidOut& laid);
 
 // The same with the facts of the job that was laid out.

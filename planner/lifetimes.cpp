@@ -8,11 +8,11 @@ namespace boxcar::planner {
 namespace {
 
 constexpr int deepest = 6;           // acts of other queues between two acts of the main one
-constexpr int most_looks = 1 << 16;  // at them, for one life: what is not looked at bounds nothing
+constexpr int most_looks = 1 << 16;  // at them, for one life; acts beyond that bound nothing
 
 int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
 
-// The queue that most acts of a step run on, of the ordered ones that compute if there are any.
+// The queue with the most acts in a step; of the ordered ones that compute, if there are any.
 int busiest_queue(const ir::Program& program) {
   std::vector<size_t> actors(program.queues.size());
   for (const ir::Actor& actor : program.actors) ++at(actors, actor.queue);
@@ -53,7 +53,7 @@ Lifetimes::Lifetimes(const ir::Plan& plan, int program)
   for (size_t r = 0; r < program_.registers.size(); ++r) in_run_.push_back(find_in_run(static_cast<int>(r)));
 }
 
-// The place of an act of the main queue, twice; acts of later and earlier steps follow and precede.
+// Twice the place of an act of the main queue. Acts of later steps come after, acts of earlier steps before.
 int64_t Lifetimes::place(int actor, int64_t act) const {
   const auto& runs = at(phase_runs_, at(program_.actors, actor).phase);
   auto n = static_cast<int64_t>(runs.size());
@@ -61,7 +61,7 @@ int64_t Lifetimes::place(int actor, int64_t act) const {
   return steps * step_ + 2 * (at(runs, act - steps * n) * width_ + actor);
 }
 
-// A time after which the act starts; none where nothing on the main queue holds it back.
+// A time after which the act starts; none if it waits for nothing on the main queue.
 std::optional<int64_t> Lifetimes::start(int actor, int64_t act, int depth) const {
   if (main(actor)) return place(actor, act);
   if (too_far(depth)) return {};
@@ -87,7 +87,7 @@ std::optional<int64_t> Lifetimes::start(int actor, int64_t act, int depth) const
   return latest;
 }
 
-// A time before which the act has ended; none where nothing on the main queue waits for it.
+// A time before which the act has ended; none if nothing on the main queue waits for it.
 std::optional<int64_t> Lifetimes::finish(int actor, int64_t act, int depth) const {
   if (main(actor)) return place(actor, act) + 1;
   if (too_far(depth)) return {};
@@ -140,8 +140,8 @@ Lifetimes::InRun Lifetimes::find_in_run(int reg) const {
   InRun found;
   const auto& runs = at(phase_runs_, phase);
   for (size_t v = 0; v < runs.size(); ++v) {
-    // All versions live alike if the first two do: what bounds them are acts of their own run, by the same
-    // edges.
+    // All versions have the same life if the first two do, because acts of their own run bound them by the
+    // same edges.
     if (v == 2 && found.phase >= 0) break;
     auto one = life(reg, static_cast<int64_t>(v));
     if (!one) return {};
@@ -174,7 +174,7 @@ bool Lifetimes::apart(int reg, int other) const {
   }
   auto mine = lives(reg), theirs = lives(other);
   if (!mine || !theirs) return false;
-  // Each life against those of the step before, this and the next, as steps repeat.
+  // Compare each life with those of earlier steps, this one and later ones, because steps repeat.
   for (const Life& x : *mine) {
     for (int64_t shift : {-2 * step_, -step_, int64_t{0}, step_, 2 * step_}) {
       auto late = std::partition_point(theirs->begin(), theirs->end(),

@@ -32,8 +32,8 @@ ir::Attrs attrs_at(const ir::Graph& graph, const ir::Op& op, const OpLayout& lay
   return attrs;
 }
 
-// Whether every part of every operand is as large as the others, on a mesh of which one dimension alone has
-// several devices: attributes then grow by the same step from device to device.
+// Whether all parts of each operand have the same size, on a mesh of which only one dimension has several
+// devices. Then attributes grow by the same step from device to device.
 bool splits_evenly(const ir::Graph& graph, const ir::Op& op, const OpLayout& layout, const Mesh& mesh) {
   if (std::count_if(mesh.extents.begin(), mesh.extents.end(), [](int64_t e) { return e > 1; }) != 1)
     return false;
@@ -52,7 +52,7 @@ void add_differences(ir::Attrs& attrs, const std::string& dim, const std::vector
   for (const auto& [name, value] : all[0]) ir::add_difference(attrs, name, dim, all);
 }
 
-// Whether the class's attributes give these for its k-th place.
+// Whether the class's attributes give `own` for its k-th place.
 bool says(const ir::Attrs& attrs, const Mesh& mesh, const std::vector<int>& places, size_t k,
           const ir::Attrs& own) {
   const std::vector<int64_t> coordinate = coordinate_of(mesh, places[k]);
@@ -75,7 +75,7 @@ ir::Attrs class_attrs(const Mesh& mesh, const std::vector<int>& places,
   if (places.size() == 1) return first;
   const bool all = places.size() == static_cast<size_t>(mesh.devices());
   ir::Attrs attrs = first;
-  if (all) {  // mostly parts are even, and two of them give the step
+  if (all) {  // usually parts are even, and two of them give the step
     int64_t stride = mesh.devices();
     for (size_t d = 0; d < mesh.dims(); ++d) {
       stride /= mesh.extents[d];

@@ -1,7 +1,7 @@
-// An op's attributes on one rank: global counts and offsets become its own.
+// An op's attributes on one rank: global counts and offsets become those of the rank.
 //
-// One program stands for a class of ranks. Its attributes are those of the first rank; ir/rank_attrs.h says
-// how the others' attributes are written beside them.
+// One program stands for a class of ranks. Its attributes are those of the first rank; ir/rank_attrs.h
+// defines how those of the other ranks are written beside them.
 #pragma once
 
 #include <functional>
@@ -18,10 +18,10 @@ namespace boxcar::planner {
 ir::Attrs local_attrs(const ir::Graph& graph, const ir::Op& op, const OpLayout& layout, const Mesh& mesh,
                       const std::vector<int>& places);
 
-// The attributes of the first place, and how the others' differ: along mesh dimensions where all ranks are in
-// the class, else by the place in the class ("rank"). `at` gives the attributes of any place. `even`: they
-// grow by the same step from one device of the mesh to the next, so two places determine any that are evenly
-// spaced. Throws Error (fault) naming an attribute whose differences cannot be written so.
+// The attributes of the first place and the differences of the others: along mesh dimensions if all ranks are
+// in the class, else by the place in the class ("rank"). `at` gives the attributes of any place. `even`: they
+// grow by the same step from one device of the mesh to the next, so two places determine all others that are
+// evenly spaced. Throws Error (fault) naming an attribute whose differences cannot be written this way.
 ir::Attrs class_attrs(const Mesh& mesh, const std::vector<int>& places,
                       const std::function<ir::Attrs(int64_t place)>& at, bool even = false);
 

@@ -33,8 +33,8 @@ UnevenParts uneven_parts(const ir::Graph& graph, const Deduction& layouts, const
   return uneven;
 }
 
-// Ranks that hold parts of the same sizes: one list of row-major places per class, each in the order of their
-// devices, in the order of their first place. One class where nothing is uneven.
+// Ranks that hold parts of the same sizes: one list of row-major places per class, in the order of their
+// devices. Classes are in the order of their first place. There is one class if nothing is uneven.
 //   [10] S(0) on mesh {4}: {0, 1} with 3 elements, {2, 3} with 2
 std::vector<std::vector<int>> rank_classes(const UnevenParts& uneven, const Mesh& mesh) {
   std::map<std::vector<sbp::Shape>, size_t> known;
@@ -88,12 +88,12 @@ std::vector<StageProgram> lower_stages(const LoweringInput& input,
 }  // namespace
 
 ir::Plan lower(const LoweringInput& input) {
-  for (int d = 0; d < static_cast<int>(input.mesh.dims()); ++d)  // in which attributes count their ranks
+  for (int d = 0; d < static_cast<int>(input.mesh.dims()); ++d)  // along which attributes count ranks
     if (at(input.mesh.extents, d) > 1) input.comms.along({d});
   UnevenParts uneven = uneven_parts(input.graph, input.layouts, input.mesh);
   std::vector<std::vector<int>> classes;
   std::vector<StageProgram> programs;
-  // A layout on the way from one to another may be uneven where both ends are even.
+  // An intermediate layout may be uneven even if both ends are even.
   while (true) {
     const std::vector<std::vector<int>> finer = rank_classes(uneven, input.mesh);
     if (finer == classes) break;

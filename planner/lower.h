@@ -6,7 +6,7 @@
 
 namespace boxcar::planner {
 
-// Programs, classes, comms and peers; the memory plan is not made yet.
+// Makes programs, classes, comms and peers, but not the memory plan.
 ir::Plan lower(const LoweringInput& input);
 
 }  // namespace boxcar::planner

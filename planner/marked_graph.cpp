@@ -17,7 +17,7 @@ void add_needs(const StepView& view, StepGraph& step) {
       const StepNode& on = at(view.nodes, need.on);
       for (int64_t j = 0; j < node.acts; j += need.div) {
         int64_t last = need.acts(j) - 1;
-        const int64_t steps = last < 0 ? (on.acts - 1 - last) / on.acts : 0;  // before this one
+        const int64_t steps = last < 0 ? (on.acts - 1 - last) / on.acts : 0;  // steps before this one
         last += steps * on.acts;
         step.graph.edges.push_back({at(step.first_act, on.unit) + static_cast<int>(last),
                                     at(step.first_act, node.unit) + static_cast<int>(j),
@@ -88,9 +88,9 @@ std::vector<int> components(const MarkedGraph& graph, const Successors& next) {
   return component;
 }
 
-// Policy iteration on all components at once: each node follows one edge inside its component, and all of a
-// component lead to one cycle, the best of the policy. A better edge by their values leads to a better cycle
-// or better values.
+// Policy iteration on all components at once. Each node follows one edge inside its component, and all nodes
+// of a component lead to one cycle, the best of the policy. A better edge by their values leads to a better
+// cycle or better values.
 class Howard {
  public:
   explicit Howard(const MarkedGraph& graph)
@@ -166,8 +166,8 @@ class Howard {
     return at(graph_.seconds, e.from) - at(ratio_, at(component_, e.from)) * e.tokens;
   }
 
-  // Values backwards from each component's best cycle, along the policy; what leads to another cycle is led
-  // there first.
+  // Computes values backwards from each component's best cycle, along the policy. Nodes that lead to another
+  // cycle are first redirected to it.
   void spread() {
     std::vector<bool> reached(graph_.seconds.size());
     std::vector<int> found;
@@ -193,7 +193,7 @@ class Howard {
     }
   }
 
-  // Every node takes its best edge by the values of the policy so far.
+  // Every node takes its best edge by the present values of the policy.
   bool improve() {
     bool improved = false;
     std::vector<double> best = value_;
@@ -271,7 +271,7 @@ std::vector<int> cycle_without_token(const MarkedGraph& graph) {
   for (int c : component) ++at(size, c);
   for (const auto& e : bare.edges) {
     if (at(component, e.from) != at(component, e.to)) continue;
-    // Any walk inside the component comes back to a node that it has been to.
+    // Any walk inside the component returns to a node that it has visited.
     std::vector<int> path{e.from}, place(component.size(), -1);
     at(place, e.from) = 0;
     for (int u = e.from;;) {

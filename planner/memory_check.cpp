@@ -72,7 +72,7 @@ class MemoryChecker {
     }
   }
 
-  // All acts that need it share it, so they are on one queue.
+  // All acts that need the workspace share it, so they must be on one queue.
   void workspace_of_acts() const {
     const ir::Actor* first = nullptr;
     for (const ir::Actor& actor : program_.actors) {
@@ -90,8 +90,8 @@ class MemoryChecker {
   }
   const std::string& queue(const ir::Actor& actor) const { return at(program_.queues, actor.queue).name; }
 
-  // Registers that live inside runs of one phase: through the run in time, with those alive by address. False
-  // where two meet.
+  // Checks registers that live inside runs of one phase: goes through the run in time, with live registers by
+  // address. False if two of them share bytes.
   bool in_runs() const {
     struct Event {
       int64_t time;
@@ -124,8 +124,8 @@ class MemoryChecker {
     return true;
   }
 
-  // Pairs of which one lives across runs: by address, with those that reach this far. False where two may
-  // meet.
+  // Checks pairs of which one lives across runs: by address, with registers that reach this address. False if
+  // two may share bytes.
   bool across_runs() const {
     std::vector<int> across, inside;
     auto apart = [&](std::vector<int>& open, int r) {
@@ -140,7 +140,7 @@ class MemoryChecker {
     return true;
   }
 
-  // All pairs that share bytes, by all that orders acts.
+  // Checks all pairs that share bytes, by everything that orders acts.
   void pairs() const {
     Uses uses(plan_);
     std::vector<int> open;

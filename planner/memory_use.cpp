@@ -17,7 +17,7 @@ int64_t largest_workspace(const ir::Program& program) {
   return most;
 }
 
-// Bytes lost to an allocator's fragmentation: a share of the memory that comes and goes, whose blocks it
+// Bytes lost to an allocator's fragmentation: a share of the memory that is freed and reused, whose blocks it
 // splits.
 int64_t held_in_vain(const ir::Plan& plan, const MemoryUse& use) {
   const auto share = plan.facts.find("fragmentation");
@@ -28,9 +28,9 @@ int64_t held_in_vain(const ir::Plan& plan, const MemoryUse& use) {
   return static_cast<int64_t>(share->second * static_cast<double>(std::max<int64_t>(0, use.total - states)));
 }
 
-// The parts add up to the total. Where an allocator gives memory (the fact "caching_allocator"), it is what
-// is held at once; else the arena. Gaps of the arena count as workspace, as do bytes lost to fragmentation;
-// where registers that live across runs share bytes, activations count that much less.
+// The parts add up to the total. With an allocator (the fact "caching_allocator") the total is the most held
+// at once; else it is the arena. Gaps in the arena and bytes lost to fragmentation count as workspace. If
+// registers that live across runs share bytes, activations count so much less.
 MemoryUse use_of(const ir::Plan& plan, int program) {
   const ir::Program& p = at(plan.programs, program);
   MemoryUse use;

@@ -1,5 +1,5 @@
 // The device mesh of one pipeline stage, and the global ids of its devices, in the order of the hints. The
-// default order, that of Megatron's ranks: tensor fastest, then context, then data, then pipeline slowest.
+// default is the order of Megatron's ranks: tensor fastest, then context, then data, then pipeline slowest.
 //
 //   dp 2, tp 4, pp 2: mesh {2, 4} named {"dp", "tp"}; stage 0 is devices 0-7, stage 1 devices 8-15;
 //   device 13 is stage 1, dp 1, tp 1
@@ -7,10 +7,10 @@
 //   and with "pp,tp,cp,dp": device 13 is stage 1, tp 2, dp 1
 //   with stage_order {1, 0} stage 0 is devices 8-15
 //
-// The mesh itself is the same in every order, and so are its layouts: a *place* on it is its row-major index.
-// Extents of 1 are left out; a stage of one device has the mesh {1} named {"dp"}. A sharding group smaller
-// than dp (fsdp_group) splits dp in two: "replica" outside, "dp" inside. Expert parallelism takes its ranks
-// out of dp: "ep" lies inside "dp".
+// The mesh and its layouts are the same in every order. A *place* on the mesh is a row-major index. Extents
+// of 1 are left out; a stage of one device has the mesh {1} named {"dp"}. A sharding group smaller than dp
+// (fsdp_group) splits dp in two: "replica" outside, "dp" inside. Expert parallelism takes its ranks out of
+// dp: "ep" lies inside "dp".
 #pragma once
 
 #include <string>
@@ -24,22 +24,22 @@ namespace boxcar::planner {
 struct Mesh {
   std::vector<std::string> names;
   sbp::Shape extents;
-  // From a place to the next one along each dimension, and from a stage to the next, in global ids; empty:
+  // Steps in global ids from a place to the next along each dimension, and from a stage to the next. Empty:
   // row-major, stage after stage.
   std::vector<int> strides = {};
   int stage_stride = 0;
-  std::vector<int> stage_order = {};  // as of the hints
+  std::vector<int> stage_order = {};  // as in the hints
 
   int devices() const;
   int device(int place, int stage) const;  // its global id
   int stage_of(int device, int stages) const;
-  int dim(const std::string& name) const;  // -1 where its extent is 1
+  int dim(const std::string& name) const;  // -1 if its extent is 1
   size_t dims() const { return names.size(); }
 };
 
 Mesh mesh_of(const Hints& hints);
-// The number of stages that have devices on the first node, with so many GPUs; on others it is less where
-// stages do not divide nodes.
+// The number of stages that have devices on the first node, which has `node` GPUs. On other nodes it is less
+// if stages do not divide nodes.
 int stages_on_node(const Mesh& mesh, int stages, int node);
 sbp::NdSbp broadcast(const Mesh& mesh);  // B in every dimension
 

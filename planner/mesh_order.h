@@ -11,13 +11,13 @@
 
 namespace boxcar::planner {
 
-enum class MeshAxis : uint8_t { pp, dp, cp, tp };  // dp with ep
+enum class MeshAxis : uint8_t { pp, dp, cp, tp };  // dp includes ep
 inline std::vector<std::string> words_of(MeshAxis) { return {"pp", "dp", "cp", "tp"}; }
 
 using MeshOrder = std::array<MeshAxis, 4>;  // each once
 inline constexpr MeshOrder usual_mesh_order{MeshAxis::pp, MeshAxis::dp, MeshAxis::cp, MeshAxis::tp};
 
-// Throws Error (bad input) at `where` if the text does not have each axis once.
+// Throws Error (bad input) at `where` unless the text has each axis once.
 MeshOrder parse_mesh_order(const std::string& text, const std::string& where = "parallel.mesh_order");
 std::string to_text(const MeshOrder& order);
 

@@ -42,7 +42,7 @@ bool any_split(const std::vector<Sbp>& layouts) {
   return std::any_of(layouts.begin(), layouts.end(), [](Sbp sbp) { return sbp.is_split(); });
 }
 
-// Operands are cut in the order of the whole op, and hold what its signatures say.
+// Whether operands are cut in the order of the whole op.
 bool follows_order(const OpLayout& layout, const std::vector<size_t>& order) {
   const auto follows = [&](const NdSbp& operand) {
     for (const std::vector<size_t>& cuts : sbp::split_order(operand)) {
@@ -62,7 +62,7 @@ bool mixes_reductions(const std::vector<Sbp>& one, const std::vector<Sbp>& other
   return false;
 }
 
-// Whether `one` has an input P that is B in `other`, which has inputs that are P itself.
+// Whether `one` has an input that is P there and B in `other`, while `other` has P inputs.
 bool multiplies_partials(const Signature& one, const Signature& other) {
   if (!any_partial(other.inputs)) return false;
   for (size_t i = 0; i < one.inputs.size(); ++i)
@@ -86,7 +86,7 @@ struct Part {
   friend bool operator==(const Part&, const Part&) = default;
 };
 
-// Indices of parts that stand for all: the ends, and on both sides of where parts become smaller.
+// Indices of parts that represent all: the ends, and both sides of the place where parts become smaller.
 std::set<int64_t> some_indices(const ir::OpDef& def, const Part& part, const Signature& signature,
                                int64_t parts) {
   std::set<int64_t> indices = {0, 1, parts - 1};
@@ -101,7 +101,7 @@ std::set<int64_t> some_indices(const ir::OpDef& def, const Part& part, const Sig
   return indices;
 }
 
-// The parts of all these, each kind once.
+// The parts of all `wholes`, each kind once.
 std::vector<Part> cut(const ir::OpDef& def, const std::vector<Part>& wholes, const Signature& signature,
                       int64_t parts) {
   std::vector<Part> result;

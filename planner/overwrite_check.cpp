@@ -80,7 +80,7 @@ class OverwriteChecker {
     }
   }
 
-  // Whether, of two readers of a register in one program, the first act of one on a version waits for the
+  // For two readers of a register in one program: whether the first act of one on a version waits for the
   // last act of the other on it.
   bool behind(const Reader& later, const Reader& earlier) const {
     if (later.program != earlier.program) return false;
@@ -93,7 +93,7 @@ class OverwriteChecker {
   }
 
   using Act = std::pair<int, int64_t>;  // of an actor, counted over all steps
-  // Whether one act comes after another by what is read in this program, nearest first.
+  // Whether one act waits for another through reads in this program. Looks at the nearest acts first.
   static bool waits(const ir::Program& program, Act later, Act earlier) {
     std::set<Act> seen{later};
     std::deque<Act> open{later};
@@ -112,7 +112,7 @@ class OverwriteChecker {
   }
 
   const ir::Plan& plan_;
-  std::vector<std::vector<Reader>> readers_;  // of the program that is looked at, by register
+  std::vector<std::vector<Reader>> readers_;  // of the present program, by register
   std::optional<Uses> uses_;
 };
 

@@ -8,9 +8,9 @@
 
 namespace boxcar::planner {
 
-// Throws Error (cannot run) naming both where another reader of a version may act while a collective with
-// in_place writes over it. In every order the reader has to end before the collective begins, or to begin
-// after it. Where one reads the other's output, directly or through further acts, the order is plain; uses.h
+// Throws Error (cannot run) naming both if another reader of a version may act while a collective with
+// in_place writes over it. In every order the reader has to end before the collective begins, or begin after
+// it ends. If one reads the other's output, directly or through further acts, their order is known; uses.h
 // decides the rest.
 void check_overwrites(const ir::Plan& plan);
 

@@ -18,7 +18,7 @@ using sbp::Sbp;
 
 namespace {
 
-// Most names end in another way.
+// A quick test: most names have another last character.
 bool may_match(std::string_view pattern, std::string_view name) {
   return pattern.empty() || pattern.back() == '*' || (!name.empty() && name.back() == pattern.back());
 }
@@ -39,8 +39,8 @@ bool matches(std::string_view pattern, std::string_view name) {
 
 namespace {
 
-// The axis that `shards` ranks split, of a tensor whose axes are in so many parts: an axis that is whole
-// where shards are even there, else one inside its parts.
+// The axis that `shards` ranks split, of a tensor whose axes are in `parts` parts: a whole axis if its shards
+// are even, else an axis inside its parts.
 Sbp shard_axis(const sbp::Shape& shape, const std::vector<int64_t>& parts, int64_t shards) {
   const auto first = [&](auto&& suits) -> std::optional<Sbp> {
     for (size_t a = 0; a < shape.size(); ++a)
@@ -61,7 +61,7 @@ std::vector<int64_t> parts_of(size_t rank, const sbp::NdSbp& layout, const Mesh&
   return parts;
 }
 
-// Ranks of context parallelism that share a group of `experts` each have as many.
+// Whether ranks of context parallelism that share a group of `experts` can each have the same number.
 bool cp_splits_experts(int64_t experts, const Mesh& mesh) {
   const int ep = mesh.dim("ep"), cp = mesh.dim("cp");
   return cp >= 0 && experts % ((ep < 0 ? 1 : at(mesh.extents, ep)) * at(mesh.extents, cp)) == 0;
@@ -91,16 +91,17 @@ sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh&
 
 namespace {
 
-// Parameters: split by columns, by rows, along their only axis. Activations: between the parallel parts;
-// inside of them; gathered for the experts on the way forward; of the loss; logits, where they are gathered.
+// Parameters: split by columns, by rows, or along their only axis. Activations: between the parallel parts;
+// inside them; gathered for the experts in the forward pass; of the loss; logits, if they are gathered.
 enum class Where : uint8_t { column, row, vector, stream, inside, gathered, whole, logits };
 struct PinRule {
   std::string_view pattern;
   Where where;
-  bool by_expert = false;  // where a layer has experts, a slice of ep, and of cp, has the tokens of its own
-  bool summed = false;     // and each rank of tp the whole sums
+  bool by_expert = false;  // in a layer with experts, a slice of ep and cp has the tokens of its experts
+  bool summed = false;     // and each rank of tp has the complete sums
 };
-// How tensor parallelism splits parameters, and the activations between the parallel parts (the stream).
+// The splits of tensor parallelism: of parameters, and of activations between the parallel parts (the
+// stream).
 constexpr PinRule rules[] = {
     {"*.attn.qkv.weight", Where::column},
     {"*.attn.qkv.bias", Where::vector},
@@ -162,7 +163,7 @@ constexpr PinRule rules[] = {
     {"*.mlp.shared.fc1", Where::inside},
 };
 
-// A product with its bias has the rule of the product where it has none of its own.
+// A product with its bias has the rule of the product if it has no own rule.
 const PinRule* find_rule(std::string_view name) {
   for (const PinRule& rule : rules)
     if (may_match(rule.pattern, name) && matches(rule.pattern, name)) return &rule;
@@ -171,8 +172,8 @@ const PinRule* find_rule(std::string_view name) {
   return find_rule(name.substr(0, name.size() - biased.size()));
 }
 
-// The layout of a parameter on the tensor-parallel dimension. Experts' weights have an axis more in front,
-// convolutions' weights are [out, in, rows, columns], their biases [out, 1, 1].
+// The layout of a parameter on the tensor-parallel dimension. Experts' weights have an additional first axis.
+// Convolutions' weights are [out, in, rows, columns], their biases [out, 1, 1].
 Sbp tensor_parallel(Where where, const sbp::Shape& shape, ir::ParameterKind kind) {
   const auto last = static_cast<int>(shape.size()) - 1;
   int longer = last;  // the last axis that is longer than 1
@@ -189,7 +190,7 @@ Sbp tensor_parallel(Where where, const sbp::Shape& shape, ir::ParameterKind kind
   }
 }
 
-// A parameter as forward and backward read it, and as sharded states are kept.
+// A parameter's layouts: as forward and backward passes read it, and as sharded states are kept.
 struct StateLayout {
   sbp::NdSbp whole, sharded;
 };
@@ -213,7 +214,7 @@ struct Context {
   const ir::Op& producer(ir::TensorId t) const { return at(graph.ops, graph.tensor(t).producer); }
 };
 
-// By the table, or as chosen.
+// The chosen layout, else that of the table.
 sbp::NdSbp whole_layout(const Context& c, ir::TensorId weight) {
   if (c.chosen && !at(*c.chosen, weight).empty()) return at(*c.chosen, weight);
   const sbp::Shape& shape = c.graph.tensor(weight).type.shape;
@@ -232,7 +233,7 @@ StateLayout state_layout(const Context& c, ir::TensorId weight) {
   return {whole, sharded(c.graph.tensor(weight).type.shape, whole, c.mesh, at(c.kinds, weight))};
 }
 
-// Applies a rule to an activation; context parallelism splits [batch, sequence, ...] along the sequence.
+// Applies a rule to an activation. Context parallelism splits [batch, sequence, ...] along the sequence.
 void pin_activation(Context& c, ir::TensorId t) {
   const std::string_view name = ir::base_name(c.graph.tensor(t).name);
   const PinRule* rule = find_rule(name);
@@ -240,8 +241,8 @@ void pin_activation(Context& c, ir::TensorId t) {
   const bool stream = rule->where == Where::stream, inside = rule->where == Where::inside;
   if (rule->where == Where::whole || (rule->where == Where::logits && c.hints.gather_logits))
     c.set(t, "tp", Sbp::B());
-  // Slots too, which fc1 and its weights' gradient read: the latter is whole then, and nothing is exchanged
-  // for it again.
+  // This includes slots, which fc1 and its weights' gradient read. The gradient is then whole, and nothing is
+  // exchanged for it again.
   const ir::Op& op = c.producer(t);
   const bool by_expert = rule->by_expert && c.expert_layers.contains(op.layer);
   if (by_expert) {
@@ -265,13 +266,13 @@ void pin_input(Context& c, ir::TensorId t) {
   c.set(t, "tp", Sbp::B());
 }
 
-// State and what is computed from it: kept sharded or whole, read whole.
+// Pins state and tensors computed from it: kept sharded or whole, read whole.
 void pin_state(Context& c, ir::TensorId t, const StateLayout& layout, bool is_sharded) {
   c.set(t, is_sharded ? layout.sharded : layout.whole);
   at(c.pins.used, t) = layout.whole;
 }
 
-// Addends of such a gradient are split by tp as it is, so that no whole table's gradient is ever made.
+// Addends of a gradient have its tp split, so that the gradient of a whole table is never made.
 void pin_addends(Context& c, ir::TensorId sum, const StateLayout& layout) {
   const ir::Op& op = c.producer(sum);
   if (!op.is(ir::OpKind::sum) || op.phase != ir::Phase::backward) return;
@@ -282,7 +283,8 @@ void pin_addends(Context& c, ir::TensorId sum, const StateLayout& layout) {
   }
 }
 
-// A gradient before accumulation: split as its parameter; sharded where each micro-batch's is reduced.
+// Pins a gradient before accumulation: split like its parameter, and sharded if each micro-batch's gradient
+// is reduced.
 void pin_use(Context& c, const ir::Op& accumulate, const StateLayout& layout) {
   const ir::TensorId reduced = accumulate.inputs[0], made = before_reduction(c.graph, reduced);
   pin_addends(c, made, layout);
@@ -295,13 +297,13 @@ void pin_use(Context& c, const ir::Op& accumulate, const StateLayout& layout) {
       pin[d] = layout.sharded[d];
 }
 
-// The gradient that an update op reads.
+// Pins the gradient that an update op reads.
 void pin_gradient(Context& c, ir::TensorId t, const StateLayout& layout) {
   c.set(t, c.sharding.states ? layout.sharded : layout.whole);
   const ir::Op& op = c.producer(before_reduction(c.graph, t));
   if (op.is(ir::OpKind::accumulate)) return pin_use(c, op, layout);
   if (op.type != "add" || op.phase != ir::Phase::update) return;
-  for (ir::TensorId use : op.inputs)  // gradients of two uses are added up first and reduced together
+  for (ir::TensorId use : op.inputs)  // gradients of two uses are first added and then reduced together
     if (c.producer(use).is(ir::OpKind::accumulate)) pin_use(c, c.producer(use), layout);
 }
 

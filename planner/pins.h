@@ -1,12 +1,12 @@
 // Pins: the layouts that hints decide. Everything else is deduced.
 //
-//   qkv weight   S(1) on tp        proj weight  S(0) on tp          so that two all-reduces a layer follow
+//   qkv weight   S(1) on tp        proj weight  S(0) on tp          so there are two all-reduces per layer
 //   tokens       S(0) on dp, S(1) on cp
 //   residuals    B on tp, or S(1) with sequence parallelism
 //   zero 1       master weight, moments and the summed gradient S on dp and cp (Figure 14 of the paper)
 //
-// A table of name patterns, first match wins; `*` stands for any text. A tensor's gradient and its copy in
-// half precision have the pins of the tensor.
+// A table of name patterns; the first match wins. `*` stands for any text. A tensor's gradient and its copy
+// in half precision have the tensor's pins.
 #pragma once
 
 #include <optional>
@@ -20,12 +20,12 @@
 
 namespace boxcar::planner {
 
-// One tensor's layout. An entry is the SBP on one mesh dimension, nullopt where it is to be deduced.
+// One tensor's layout. An entry is the SBP on one mesh dimension, nullopt if it is to be deduced.
 using PartialSbp = std::vector<std::optional<sbp::Sbp>>;
 struct Pins {
-  std::vector<PartialSbp> stored;               // the layout that the tensor is kept in
-  std::vector<std::optional<sbp::NdSbp>> used;  // for state: the layout that forward and backward ops see
-  // Fused attention reads queries in their stored layout, so where they are split it gathers keys and values.
+  std::vector<PartialSbp> stored;               // the layout in which the tensor is kept
+  std::vector<std::optional<sbp::NdSbp>> used;  // for state: the layout that forward and backward ops read
+  // Fused attention reads queries in their stored layout. So if they are split, it gathers keys and values.
   bool queries_stay = false;
 };
 
@@ -36,14 +36,14 @@ Pins pins_of(const ir::Graph& graph, const Hints& hints, const Mesh& mesh);
 // Chosen layouts, by tensor: for a state, as forward and backward ops read it; for any other, as it is kept.
 // Empty: left open.
 using Chosen = std::vector<sbp::NdSbp>;
-// The same with these layouts in place of the table's; states are kept sharded as the hints say.
+// The same with these layouts in place of the table's. States are sharded by the hints.
 Pins pins_of(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, const Chosen& chosen);
 
-// The layout in which a state of this shape, read as `whole`, is kept where it is sharded: split over dp and
-// cp, and over ep where ep does not split it yet. An axis that `whole` leaves whole is split if its parts are
-// equal, else one inside the parts that it has.
+// The layout in which a sharded state of this shape, read as `whole`, is kept: split over dp and cp, and over
+// ep if ep does not split it yet. An axis that `whole` does not split is split if its parts are equal; else
+// an axis is split inside its present parts.
 //   [1024, 3072] (B, S(1)) on {dp 2, tp 4} -> (S(0), S(1));  [3072] (B, S(0)) -> (S(0,inner), S(0))
-// Context parallelism splits states of experts by expert where it can, as it does their gradients.
+// Context parallelism splits states of experts by expert if it can, as it does their gradients.
 //   experts [8, 1024, 4096] (S(0), B) on {ep 2, cp 2} -> (S(0), S(0))
 sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh& mesh,
                    ir::ParameterKind kind);

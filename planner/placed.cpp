@@ -57,7 +57,7 @@ std::string devices_text(const std::vector<int>& devices) {
   return "devices" + sbp::to_text(sbp::Placement{{static_cast<int64_t>(devices.size())}, devices});
 }
 
-// The coarsest partition of devices such that those in one part have equal programs and pull from the same
+// The coarsest partition of devices in which devices of one part have equal programs and pull from the same
 // parts.
 std::vector<int> alike(const std::map<int, DeviceLowering>& lowered, int devices) {
   std::vector<int> cls(static_cast<size_t>(devices), -1);

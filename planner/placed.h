@@ -4,7 +4,7 @@
 //   y0 on devices 0-1, S(0)  --to_global-->  devices 2-3, B
 //   program "devices2-3": two pulls, one from each device of the first placement, and a concat
 //
-// Placements may be disjoint, overlap or be the same. Ops run forward only, once per micro-batch.
+// Placements may be disjoint, overlapping or the same. Only forward passes run, once per micro-batch.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@
 namespace boxcar::planner {
 
 // The placement of every op: its own, or that of its first placed input. Throws Error (bad input) naming an
-// op that has none, or that reads a tensor of another placement.
+// op that has no placement or reads a tensor of another placement.
 std::vector<const sbp::Placement*> op_placements(const ir::Graph& graph);
 
 ir::Plan lower_placed(const ir::Graph& graph, int micro_batches);

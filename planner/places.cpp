@@ -36,7 +36,7 @@ class Finder {
     for (size_t t = 0; t < graph.tensors.size(); ++t)
       if (graph.tensors[t].name == ir::loss_name) {
         const auto loss = static_cast<TensorId>(t);
-        add(loss, "", made(loss), loss, false, Holding::loss);  // as it is made, reduced or not
+        add(loss, "", made(loss), loss, false, Holding::loss);  // in its layout as made, reduced or not
       }
     return std::move(places_);
   }
@@ -58,7 +58,7 @@ class Finder {
     return all;
   }
 
-  // The parameter that `t` copies, -1 where it is no copy.
+  // The parameter that `t` copies; -1 if it is not a copy.
   TensorId source(TensorId t) const {
     while (producer(t).is(ir::OpKind::cast)) t = producer(t).inputs[0];
     return producer(t).is(ir::OpKind::parameter) ? t : -1;
@@ -103,8 +103,8 @@ class Finder {
     places_.places.push_back(std::move(place));
   }
 
-  // Equal for ranks that hold the same part: the coordinates along the dimensions that split it or have a
-  // share of its value.
+  // Equal for ranks that hold the same part: the coordinates along the dimensions that split it or have
+  // shares of its value.
   sbp::Shape part(const NdSbp& layout, int64_t rank) const {
     sbp::Shape coordinates(layout.size(), 0);
     for (size_t d = layout.size(); d-- > 0; rank /= laid_.mesh.extents[d])

@@ -22,34 +22,33 @@ namespace boxcar::planner {
 enum class Reduction : uint8_t { sums, float32, half };
 inline std::vector<std::string> words_of(Reduction) { return {"sums", "float32", "half"}; }
 
-// A user's choices of how to parallelise; everything else follows. 0 or empty: not given (resolve() fills it
-// in).
+// A user's choices for parallelism; everything else follows from them. 0 or empty: not given, to be filled in
+// by resolve().
 struct Hints {
   int dp = 0, tp = 1, pp = 1, cp = 1, ep = 1;
   int virtual_stages = 1;
   std::vector<int> stage_layers;  // layers of each stage (pp x virtual_stages, in model order)
-  int micro_batch = 1;            // samples per data-parallel rank; 0: all, or a 4 pp-th where pp is not 1
+  int micro_batch = 1;            // samples per data-parallel rank; 0: all, or a 4 pp-th if pp is not 1
   int zero = 0;                   // 0..3
   bool sequence_parallel = false;
   PipelineSchedule schedule;
   Reduction grad_reduction = Reduction::sums;
   int grad_bucket_mb = 25;
-  bool overlap_grad = true;   // reduce gradients behind the backward pass, else after the last micro-batch
+  bool overlap_grad = true;   // reduce gradients during the backward pass, else after the last micro-batch
   bool overlap_param = true;  // gather sharded parameters ahead of their use
   bool overlap_tp = true;     // weight gradients run beside the collectives of tensor parallelism
-  // A tensor that all ranks of tp hold whole is sent to the next stage in parts, one from each rank, and
-  // gathered there.
+  // If all ranks of tp hold a tensor whole, each sends a part of it to the next stage, where it is gathered.
   bool scatter_gather = false;
-  int defer_head_grad = 0;  // micro-batches that defer the gradient of the head's weight to the last
+  int defer_head_grad = 0;  // micro-batches whose gradient of the head's weight waits for the last of them
   // By op: bytes that a framework keeps for the backward pass, as a multiple of the op's output.
   std::map<std::string, double> retained_bytes;
   bool keeps_float8 = false;     // operands of products are kept in 8 bits (keep_operands_in_float8)
-  bool fused_optimizer = false;  // one act updates all states of a device that one rule updates
+  bool fused_optimizer = false;  // one act updates all states of a device that have the same rule
   bool gather_logits = false;    // the loss reads the whole vocabulary on each rank of tp
   bool gather_keys = false;      // fused attention reads all keys and values on each rank of cp
   int fsdp_group = 0;            // ranks that share one copy of sharded states; 0: all of dp
   MeshOrder mesh_order = usual_mesh_order;
-  std::vector<int> stage_order = {};  // by stage: the position whose devices it has; empty: its own
+  std::vector<int> stage_order = {};  // by stage: the position of its devices; empty: its own number
   friend auto operator<=>(const Hints&, const Hints&) = default;
 };
 
@@ -57,15 +56,15 @@ struct Job {
   ir::models::Model model;
   Hints parallel;
   ir::TrainOptions train;
-  double routing_skew = 1;   // simulated: the fullest expert gets so many times the mean
+  double routing_skew = 1;   // simulated: tokens of the fullest expert over the mean
   int64_t global_batch = 0;  // sequences per optimizer step; 0: dp x micro_batch
   backends::Cluster cluster;
   int gpus = 0;
   friend bool operator==(const Job&, const Job&) = default;
 };
 
-// A valid job with its defaults filled in; only resolve() makes one. To change it, change a copy of the job
-// and resolve that.
+// A valid job with its defaults filled in. Only resolve() makes one. To change it, change a copy of the job
+// and resolve the copy.
 class ResolvedJob {
  public:
   const Job& operator*() const { return job_; }
@@ -80,14 +79,15 @@ class ResolvedJob {
 };
 
 // Fills in defaults and refuses invalid jobs: degrees whose product is not the GPU count, sizes that do not
-// divide. A job that was resolved before stays as it is. Throws Error whose `where` is the key
-// ("parallel.tp"), for the caller to put file and line before.
+// divide. A resolved job does not change. Throws an Error whose `where` is the key ("parallel.tp"); the
+// caller adds file and line.
 ResolvedJob resolve(Job job);
 
-// Model, graph passes, SBP deduction, lowering, registers, memory. The plan is checked but not yet verified.
+// Does everything: model, graph passes, SBP deduction, lowering, registers, memory. The plan is checked but
+// not yet verified.
 ir::Plan compile(const ResolvedJob& job);
 
-// The same from a graph whose placements and SBPs the user gave (Table 4 of the paper): no hints.
+// The same for a graph whose placements and SBPs the user gave (Table 4 of the paper), without hints.
 ir::Plan compile(const ir::Graph& graph, int micro_batches, const backends::Cluster& cluster);
 
 }  // namespace boxcar::planner

@@ -87,10 +87,10 @@ int ProgramBuilder::phase_of(int reg) const {
   return producer < 0 ? -1 : at(program.actors, producer).phase;
 }
 
-// By register: who reads it.
+// The readers of a register.
 struct ProgramBuilder::Readers {
   std::set<int> passes;               // phases that run for each micro-batch
-  bool step = false, before = false;  // once a step: behind its producer; in front of it
+  bool step = false, before = false;  // once per step: after its producer; before it
 };
 
 bool ProgramBuilder::once_per_step(const ir::Register& reg) const {
@@ -108,12 +108,12 @@ void ProgramBuilder::finish_register(int index, const Readers& readers) {
     reg.initial = early ? 1 : 0;
     return;
   }
-  // A pulled or copied value may arrive while the previous one is in use; a value that leaves may be read
+  // A pulled or copied value may arrive while the previous one is in use. A value that is sent may be read
   // while the next is made.
   const bool moving =
       producer.kind == ir::ActorKind::pull || producer.kind == ir::ActorKind::copy || at(remote_, index);
   reg.count = 1;
-  for (const int pass : readers.passes)  // a later pass, or that of another chunk
+  for (const int pass : readers.passes)  // a later pass, or one of another chunk
     if (pass != producer.phase)
       reg.count = std::max(reg.count, in_flight(program.schedule, producer.phase, pass));
   if (moving) reg.count = producer.kind == ir::ActorKind::kernel ? std::max(reg.count, 2) : reg.count + 1;

@@ -11,11 +11,11 @@
 
 namespace boxcar::planner {
 
-inline constexpr int64_t arena_alignment = 512;  // as PyTorch's caching allocator rounds
+inline constexpr int64_t arena_alignment = 512;  // as in PyTorch's caching allocator
 int64_t aligned(int64_t bytes);
 
-// The phases of a program: F0.., B0.., where the backward pass is split W0.., then G (gradients are reduced)
-// and U (states are updated).
+// The phases of a program: F0.., B0.., W0.. if the backward pass is split, then G (gradients are reduced) and
+// U (states are updated).
 struct Phases {
   int chunks = 1;
   bool split = false;
@@ -38,14 +38,14 @@ class ProgramBuilder {
   // A register of one tensor; bytes 0 for control.
   int add_register(std::string name, ir::TensorType type, ir::MemoryKind memory, int64_t bytes);
   int add_actor(ir::Actor actor);  // becomes the producer of its outputs
-  // A control edge: `after` acts once `before` has acted (`every` times).
+  // Adds a control edge: `after` acts once `before` has acted (`every` times).
   void control(int before, int after, int every = 1);
 
   void read_remotely(int reg);  // another program pulls it
   void set_every(int reg, int every) { at(program.registers, reg).every = every; }
-  int phase_of(int reg) const;  // of its producer, -1 where it has none yet
-  // Counts, initial tokens and repeats. Throws Error (fault) naming a register without producer, or one that
-  // is read both before and after its update in a step.
+  int phase_of(int reg) const;  // of its producer; -1 if it has none yet
+  // Sets counts, initial tokens and repeats. Throws Error (fault) naming a register that has no producer, or
+  // that is read both before and after its update in a step.
   void finish();
 
   ir::Program program;

@@ -48,7 +48,7 @@ class Caster {
     return end;
   }
 
-  // Sums over the micro-batches that are added up once a step to this gradient.
+  // The sums over micro-batches that are added to this gradient once per step.
   std::vector<TensorId> sums(TensorId gradient) const {
     const ir::Op& op = producer(gradient);
     if (op.phase != ir::Phase::update) return {gradient};
@@ -58,7 +58,7 @@ class Caster {
     return all;
   }
 
-  // The tensor that a sum adds up over the micro-batches; `sum` itself where nothing is added up.
+  // The tensor that a sum accumulates over the micro-batches; `sum` itself if nothing is accumulated.
   TensorId made(TensorId sum) const {
     return producer(sum).is(ir::OpKind::accumulate) ? producer(sum).inputs[0] : sum;
   }
@@ -76,7 +76,7 @@ class Caster {
     TensorId t, made, summed;
   };
 
-  // `readers` read the cast in its place; empty: all readers do.
+  // Makes `readers` read the cast in place of the tensor; empty: all readers.
   void cast(const Reduced& reduced, const std::vector<ir::OpId>& readers, size_t behind, ir::Phase phase) {
     const TensorId t = reduced.t;
     const DType half = dtype(reduced.made);
@@ -120,8 +120,8 @@ class Caster {
 
   ir::Graph& graph_;
   const Reduction reduction_;
-  const bool often_;                         // before they are summed
-  std::vector<std::vector<ir::Op>> behind_;  // by op: the casts that come behind it
+  const bool often_;                         // gradients are reduced before they are summed
+  std::vector<std::vector<ir::Op>> behind_;  // by op: the casts that come after it
 };
 
 }  // namespace

@@ -189,7 +189,7 @@ void resolve_stages(Job& job) {
           fmt::format("{} layers in all, the model has {}", sum, layers));
 }
 
-// One micro-batch, or so many that four go through each stage where there are several.
+// The size for one micro-batch or, with several stages, for four for each stage.
 int largest_micro_batch(const Job& job) {
   const Hints& h = job.parallel;
   if (job.global_batch % h.dp != 0) return 1;

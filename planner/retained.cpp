@@ -34,7 +34,7 @@ void keep_operands_in_float8(ir::Program& program) {
       if (input.program < 0)
         (product ? at(readers, input.reg).products : at(readers, input.reg).others) = true;
   }
-  for (const ir::Actor& actor : program.actors)  // what is gathered is cast before
+  for (const ir::Actor& actor : program.actors)  // gathered tensors are cast before the gather
     if (is_later(actor) && ir::gathers(actor))
       for (const ir::Input& input : actor.inputs) {
         Later& own = at(readers, input.reg);

@@ -6,14 +6,14 @@
 
 namespace boxcar::planner {
 
-// Forward passes leave activations of 16 bits to later ones. Where gradients of weights alone read one, half
-// of its bytes are kept. Where other acts read it too, it is kept in both types.
+// Changes activations of 16 bits that forward passes leave to later ones. If only gradients of weights read
+// one, half of its bytes are kept. If other acts read it too, it is kept in both types.
 //
 //   // the gradient of fc2's weight reads it, and SwiGLU's own gradient reads what SwiGLU read
 //   %h0.mlp.swiglu: bfloat16[1, 8192, 7168] x4 activations bytes 58720256 over
 void keep_operands_in_float8(ir::Program& program);
 
-// For a plan that runs: every result is kept as it is.
+// For a plan that runs: every result is kept unchanged.
 void keep_as_here(Hints& hints);
 
 }  // namespace boxcar::planner

@@ -16,8 +16,8 @@ std::optional<MeshRoute> direct(const sbp::Shape& shape, const Mesh& mesh, const
   return sbp::mesh_route(shape, mesh.extents, from, to, sbp::Aim::steps);
 }
 
-// Over a layout that is B in some dimensions that are split: for splits of one axis in an order that single
-// collectives cannot change. The cheapest of them.
+// The cheapest route over an intermediate layout that is B in some of the split dimensions. It is for splits
+// of one axis in an order that single collectives cannot change.
 std::optional<MeshRoute> indirect(const sbp::Shape& shape, const Mesh& mesh, const NdSbp& from,
                                   const NdSbp& to) {
   std::optional<MeshRoute> best;

@@ -1,5 +1,5 @@
-// Boxing routes on one mesh, found once per (shape, from, to): which collectives along which mesh dimensions.
-// One collective along each dimension that changes, as published systems do it.
+// Boxing routes on one mesh, found once per (shape, from, to): collectives along mesh dimensions, one for
+// each dimension that changes, as in published systems.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@ namespace boxcar::planner {
 class RouteTable {
  public:
   explicit RouteTable(Mesh mesh) : mesh_(std::move(mesh)) {}
-  // Throws Error (fault) where collectives along mesh dimensions cannot make this change of layout.
+  // Throws Error (fault) if collectives along mesh dimensions cannot make this change of layout.
   const sbp::MeshRoute& find(const sbp::Shape& shape, const sbp::NdSbp& from, const sbp::NdSbp& to);
 
  private:

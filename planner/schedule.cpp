@@ -18,9 +18,9 @@ namespace {
 
 struct Row {
   Schedule kind;
-  // Forward passes of stage `stage` of `stages` before its first backward pass, where there are enough.
+  // Forward passes of stage `stage` of `stages` before its first backward pass, if there are enough.
   int (*ahead)(int stages, int stage, int micro_batches);
-  // Where the backward pass is split: its second parts that wait while there is a forward pass to run.
+  // If the backward pass is split: the second parts that wait while there is a forward pass to run.
   int (*behind)(int stage) = nullptr;
 };
 
@@ -39,7 +39,7 @@ int ahead_of(Schedule kind, const std::vector<int>& in_flight, int stages, int s
   return find_row(rows, kind).ahead(stages, stage, micro_batches);
 }
 
-// The numbers of "7,5,3,1"; empty where the text is no list of whole numbers from 1 on.
+// The numbers of "7,5,3,1"; empty unless the text is a list of whole numbers of at least 1.
 std::vector<int> counts_of(const std::string& text) {
   std::vector<int> counts;
   const char* end = text.data() + text.size();
@@ -87,7 +87,7 @@ MostOfParts most_of_parts(const Pipeline& p, int stage) {
   const int first =
       std::min(p.micro_batches, ahead_of(p.kind, p.in_flight, p.stages, stage, p.micro_batches) + 1);
   if (!splits_backward(p.kind)) return {first, 0};
-  // With the last forward pass the second parts begin to catch up.
+  // From the last forward pass on, the second parts catch up.
   return {first, std::min(find_row(rows, p.kind).behind(stage), p.micro_batches - first) + 1};
 }
 
@@ -141,7 +141,7 @@ std::vector<ir::PhaseRun> stage_order(const Pipeline& p, int stage) {
   const int chunk = p.chunks - 1;  // the head's; a schedule that splits all passes has one
   const Groups groups(p);
   std::vector<ir::PhaseRun> order;
-  int weights = 0, waiting = 0;  // second parts of backward passes so far, and those to come
+  int weights = 0, waiting = 0;  // second parts of backward passes done so far, and waiting ones
   for (int k = 0; k < all + ahead; ++k) {
     if (k < all) order.push_back(interleaved_run(p, groups, k, true));
     if (k >= ahead) {
@@ -171,7 +171,7 @@ ChunksInFlight chunks_in_flight(const Pipeline& p, int stage) {
   ChunksInFlight result;
   result.most.resize(static_cast<size_t>(p.chunks));
   int most_at_once = 0;
-  // Behind the warm-up every group is like the one before it, but for the first of the smaller ones.
+  // After the warm-up every group is like the previous one, except the first of the smaller ones.
   const int some = ahead + 3 * p.chunks * groups.largest();
   for (const int start : std::set{0, groups.begin(p.micro_batches % groups.count) * p.chunks}) {
     std::vector<int> now(result.most.size(), start / p.chunks);

@@ -4,25 +4,25 @@
 //   GPipe, the same:                      F.0 F.1 F.2 F.3 B.0 B.1 B.2 B.3   4 in flight
 //   "5,3,1", the same:                    F.0 F.1 F.2 B.0 F.3 B.1 B.2 B.3   3 in flight
 //
-// Zero-bubble schedules (Qi et al. 2023, arXiv:2401.10241, the hand-made ones) split the backward pass: B is
-// what the stage before waits for, W the gradients of parameters. On stage s of p, W follows its B by s
-// micro-batches (zb-h2: 2s) as long as there is a forward pass to run, so that no stage has more than p
-// (zb-h2: 2p - 1) micro-batches between F and W:
+// Zero-bubble schedules (Qi et al. 2023, arXiv:2401.10241, the handcrafted ones) split the backward pass. The
+// previous stage waits for B; W is the gradients of parameters. On stage s of p, W follows its B by s
+// micro-batches (zb-h2: 2s) while there is a forward pass to run. So no stage has more than p (zb-h2: 2p - 1)
+// micro-batches between F and W:
 //
 //   zb-h1, stage 1 of 3:  F.0 F.1 B.0 F.2 B.1 W.0 F.3 B.2 W.1 B.3 W.2 W.3
 //   zb-h2, stage 1 of 3:  F.0 F.1 F.2 B.0 F.3 B.1 W.0 B.2 W.1 B.3 W.2 W.3
 //
-// With head_behind n the second part is the gradient of the head's weight alone, on the last stage alone, and
-// n micro-batches wait for it until their last backward pass:
+// With head_behind n the second part is only the gradient of the head's weight, only on the last stage, and n
+// micro-batches wait for it until their last backward pass:
 //
 //   1f1b, head_behind 2, stage 2 of 3:  F.0 B.0 F.1 B.1 F.2 B.2 W.0 F.3 B.3 W.1 W.2 W.3
 //
 // With v virtual stages a stage holds v chunks of the model; chunk c of stage s is the model's part c *
 // stages + s, and the order is Megatron's interleaved one (Narayanan et al. 2021, section 2.2). Phase c is
-// the forward pass of chunk c, phase v + c its backward pass, where that is split phase 2v + c its second
-// part. Groups of p micro-batches go through all chunks in turn. Where p does not divide the micro-batches,
-// groups are larger, as in PyTorch's interleaved schedule, and as level as can be: no group but a step's only
-// one has fewer than p, since stages would wait for each other forever.
+// the forward pass of chunk c, and phase v + c its backward pass. If that is split, phase 2v + c is its
+// second part. Groups of p micro-batches go through all chunks in turn. If p does not divide the
+// micro-batches, groups are larger, as in PyTorch's interleaved schedule, and as equal as possible. Only a
+// step's single group may have fewer than p; otherwise stages would wait for each other forever.
 //
 //   interleaved, 2 stages of 2 chunks, 5 micro-batches: groups of 3 and 2
 //   stage 1:  F0.0 F0.1 F0.2 F1.0 B1.0 F1.1 B1.1 F1.2 B1.2 F0.3 B0.0 F0.4 B0.1 F1.3 B0.2 ...
@@ -49,29 +49,28 @@ struct PipelineSchedule {
   explicit PipelineSchedule(std::vector<int> counts) : in_flight(std::move(counts)) {}
 
   Schedule kind = Schedule::one_f_one_b;
-  std::vector<int> in_flight = {};  // by stage, of 1f1b alone; empty: stages - stage
+  std::vector<int> in_flight = {};  // by stage, only for 1f1b; empty: stages - stage
   friend auto operator<=>(const PipelineSchedule&, const PipelineSchedule&) = default;
 };
-// Throws Error (bad input) at `where` if the text is neither a schedule's word nor whole numbers from 1
-// on.
+// Throws Error (bad input) at `where` unless the text is a schedule's word or whole numbers of at least 1.
 PipelineSchedule parse_schedule(const std::string& text, const std::string& where = "parallel.schedule");
 std::string to_text(const PipelineSchedule& schedule);
 
 struct Pipeline {
   Schedule kind = Schedule::one_f_one_b;
   int stages = 1;
-  int chunks = 1;  // of 1F1B alone more than one
+  int chunks = 1;  // more than one only for 1F1B
   int micro_batches = 1;
-  std::vector<int> in_flight = {};  // by stage, of 1F1B alone; empty: stages - stage
+  std::vector<int> in_flight = {};  // by stage, only for 1F1B; empty: stages - stage
   int head_behind = 0;  // micro-batches whose gradient of the head's weight waits, on the last stage
 };
 
-// `hints` are resolved.
+// REQUIRES: `hints` are resolved.
 Pipeline pipeline_of(const Hints& hints, int micro_batches);
 
-// Whether all gradients of parameters have a phase of their own.
+// Whether all gradients of parameters have their own phase.
 bool splits_backward(Schedule kind);
-// Whether any have on `stage`.
+// Whether any have their own phase on `stage`.
 inline bool splits_backward(const Pipeline& pipeline, int stage) {
   return splits_backward(pipeline.kind) || (pipeline.head_behind > 0 && stage == pipeline.stages - 1);
 }
@@ -83,7 +82,7 @@ struct Groups {
   int count = 1;      // of groups
   int micro_batches;  // in all of them
   explicit Groups(const Pipeline& pipeline);
-  int begin(int group) const;  // the first micro-batch of a group; of `count`: all of them
+  int begin(int group) const;  // the first micro-batch of a group; for `count`: the number of micro-batches
   int largest() const { return begin(1); }
   int of(int micro_batch) const;
 };
@@ -95,23 +94,24 @@ inline int weight_phase(const Pipeline& pipeline, int chunk) { return 2 * pipeli
 // The forward and backward runs of one step on `stage`.
 std::vector<ir::PhaseRun> stage_order(const Pipeline& pipeline, int stage);
 
-// The most micro-batches whose run of phase `from` has begun and whose run of phase `to` has not ended.
+// The maximum number of micro-batches whose run of phase `from` has begun and whose run of phase `to` has not
+// ended.
 int in_flight(const std::vector<ir::PhaseRun>& order, int from, int to);
 
-// On a stage of one chunk, by its formula: the most micro-batches whose forward pass has begun and whose
-// backward pass is not over, as far as the step has that many.
+// On a stage of one chunk, by its formula: the maximum number of micro-batches whose forward pass has begun
+// and whose backward pass has not ended, limited by those of the step.
 int most_in_flight(const PipelineSchedule& schedule, int stages, int stage, int micro_batches);
 
-// On a stage of one chunk: the most micro-batches between the begin of their forward pass and the end of the
-// first part of their backward pass, and between the begin of that and the end of the second; 0 where there
-// is none.
+// On a stage of one chunk: the maximum number of micro-batches between the start of their forward pass and
+// the end of the first part of their backward pass, and between the start of that part and the end of the
+// second; 0 if there is no second part.
 struct MostOfParts {
   int first = 0, second = 0;
 };
 MostOfParts most_of_parts(const Pipeline& pipeline, int stage);
 
-// By chunk, micro-batches whose forward pass has begun and whose backward pass, which reads what that left,
-// is not over: the most of each, and how many there are when a stage has most of all chunks.
+// By chunk, micro-batches whose forward pass has begun and whose backward pass, which reads its results, has
+// not ended: the maximum for each chunk, and the numbers when the stage has the most over all chunks.
 struct ChunksInFlight {
   std::vector<int> most, at_once;
 };

@@ -1,12 +1,12 @@
-// ZeRO: the tensors of training that are sharded, and when they are reduced and gathered. Shards are those of
+// ZeRO: the tensors of training that are sharded, and when they are reduced and gathered. The shards are over
 // all ranks with the same parameters: replicas, or a group of them (Hints::fsdp_group), and the ranks that
-// share a sequence. Megatron-LM's distributed optimizer and torchtitan's FSDP shard over both too. Only this
-// file defines what a level (Hints::zero) means: code that lays out, lowers or estimates asks these
-// questions. Only the search goes from level to level.
+// share a sequence. Megatron-LM's distributed optimizer and torchtitan's FSDP also shard over both. Only this
+// file defines the meaning of a level (Hints::zero). Code for layouts, lowering or estimates calls these
+// functions; only the search compares levels.
 //
 //   level  states   gradients  parameters
-//   0      whole    whole      whole       gradients are all-reduced once a step
-//   1      sharded  whole      whole       they are reduce-scattered, parameters gathered once a step
+//   0      whole    whole      whole       gradients are all-reduced once per step
+//   1      sharded  whole      whole       they are reduce-scattered, parameters gathered once per step
 //   2      sharded  sharded    whole       gradients are reduce-scattered in each micro-batch, by layer
 //   3      sharded  sharded    sharded     parameters are gathered in each pass, by layer, and not kept
 //
@@ -19,13 +19,14 @@
 namespace boxcar::planner {
 
 struct Sharding {
-  bool states = false;      // master weights and moments, and the gradients as their update reads them
-  bool gradients = false;   // also as they are summed over micro-batches
-  bool parameters = false;  // also as they are kept for forward and backward passes
+  bool states = false;      // master weights and moments, and the gradients that their update reads
+  bool gradients = false;   // also the sums over micro-batches
+  bool parameters = false;  // also the copies for forward and backward passes
 
-  // Each micro-batch's gradients are reduced, a layer at a time; else their sums are, once a step.
+  // Whether each micro-batch's gradients are reduced, a layer at a time; else their sums are, once per step.
   bool reduces_each_micro_batch() const { return gradients; }
-  // Parameters are gathered for a layer and a pass; else, where states are sharded, once after the update.
+  // Whether parameters are gathered for a layer and a pass; else, if states are sharded, once after the
+  // update.
   bool gathers_in_each_pass() const { return parameters; }
 };
 
@@ -37,7 +38,7 @@ inline Sharding sharding_of(const Hints& hints) {
 inline int sharing_replicas(const Hints& hints) {
   return hints.fsdp_group > 0 && sharding_of(hints).states ? hints.fsdp_group : hints.dp;
 }
-// Ranks that share it; those of experts' states are `ep` times fewer.
+// Ranks that share it. Experts' states have `ep` times fewer.
 inline int shards_of(const Hints& hints) { return sharing_replicas(hints) * hints.cp; }
 
 }  // namespace boxcar::planner

@@ -41,7 +41,7 @@ void check_sizes(const ir::Graph& graph, const Hints& h) {
 }
 
 void check_sizes(const ir::Plan& plan, int stages) {
-  for (size_t c = 0; c < plan.classes.size(); ++c) {  // stage after stage
+  for (size_t c = 0; c < plan.classes.size(); ++c) {  // classes are in the order of stages
     const ir::Program& program = at(plan.programs, plan.classes[c].program);
     const double bytes = ir::register_bytes(program);
     if (countable(bytes)) continue;

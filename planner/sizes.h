@@ -1,8 +1,8 @@
-// Sizes beyond any cluster are refused before they are added up:
+// Sizes beyond any cluster are refused before they are summed:
 //
 //   does not fit: %h0.attn.core.scores of stage0 has 1.28 EB, more than any cluster has
 //
-// Beyond these checks 64 bits count every byte.
+// After these checks, all byte counts fit in 64 bits.
 #pragma once
 
 #include <string>
@@ -21,12 +21,12 @@ class TooLarge : public Error {
 
   std::string name;     // "%h0.attn.core.scores"
   int stage;            // of the pipeline
-  double bytes;         // of all of it
+  double bytes;         // in total
   double device_bytes;  // at least this much is on one device of the stage
 };
 
-// Both throw TooLarge: a tensor, or the registers of a program together. `hints` are complete, `stages` are
-// the pipeline's.
+// Both throw TooLarge, for a tensor or for the registers of a program together. `hints` are complete;
+// `stages` are the pipeline's.
 void check_sizes(const ir::Graph& graph, const Hints& hints);
 void check_sizes(const ir::Plan& plan, int stages);
 

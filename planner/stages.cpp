@@ -40,7 +40,7 @@ Run run_of(const ir::Graph& graph, const ir::Op& op) {
   return Run::forward;
 }
 
-// Whether the inputs of an update op stand on several stages, or all of them on every stage.
+// Whether the inputs of an update op are on several stages, or all of them on every stage.
 struct InputStages {
   bool several = false, everywhere = true;
 };

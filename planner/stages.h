@@ -1,11 +1,10 @@
-// Where and when each op of a training graph runs: which stage, which chunk of it, and in which part of the
-// step.
+// The place of each op of a training graph: its stage, the chunk of that stage, and the part of the step.
 //
 //   pp 2, virtual_stages 2, stage_layers {3, 3, 3, 3}: layer 7 is virtual stage 2, so stage 0, chunk 1
 //
-// Ops before the first layer go with virtual stage 0, those after the last layer with the last one. An op
-// that combines numbers of several stages (the gradient norm), and ops that follow from it alone, run on
-// every stage.
+// Ops before the first layer belong to virtual stage 0, those after the last layer to the last one. An op
+// that combines numbers of several stages (the gradient norm), and ops that depend only on it, run on every
+// stage.
 #pragma once
 
 #include <string>
@@ -16,7 +15,7 @@
 
 namespace boxcar::planner {
 
-// weight: the part of a split backward pass that serves gradients of parameters alone; reduce: sums of
+// weight: the part of a split backward pass that serves only gradients of parameters; reduce: sums of
 // gradients, before the update.
 enum class Run : uint8_t { forward, backward, weight, reduce, update };
 
@@ -28,12 +27,12 @@ struct OpSite {
   friend auto operator<=>(const OpSite&, const OpSite&) = default;
 };
 
-// The virtual stage of a layer (-1 and `layers` included), and the first layer of each.
+// virtual_stage: that of a layer, including -1 and `layers`; stage_starts: the first layer of each.
 int virtual_stage(const std::vector<int>& stage_layers, int layer);
 std::vector<int> stage_starts(const std::vector<int>& stage_layers);
 
-// By op. `stages` is pp. `later`, by op: whether it is in the second part of a backward pass; empty: no op
-// is.
+// The sites by op. `stages` is pp. `later`, by op: whether it is in the second part of a backward pass;
+// empty: no op is.
 std::vector<OpSite> assign_stages(const ir::Graph& graph, const std::vector<int>& stage_layers, int stages,
                                   const std::vector<char>& later = {});
 

@@ -16,7 +16,7 @@
 namespace boxcar::planner {
 namespace {
 
-// The instances that an instance pulls from, and, for exactness, whether all its devices do so alike.
+// The instances from which an instance pulls.
 struct Sources {
   std::vector<int> from;
 };
@@ -41,12 +41,12 @@ class Builder {
   }
 
  private:
-  // A pull as its source sees it.
+  // A pull from the view of its source.
   struct Puller {
     int node = 0;
     int reg = 0;
     int repeat = 1;
-    int queue = -1;  // of the source, where it takes a turn
+    int queue = -1;  // the queue of the source on which it takes a turn
   };
 
   void instances() {
@@ -86,7 +86,7 @@ class Builder {
     view_.first_node.push_back(static_cast<int>(view_.nodes.size()));
   }
 
-  // The instances that instance `i` pulls from by list `peers`.
+  // The instances from which instance `i` pulls by list `peers`.
   const std::vector<int>& sources(int i, int peers) {
     auto [found, added] = sources_.try_emplace({i, peers});
     if (!added) return found->second;
@@ -133,7 +133,7 @@ class Builder {
     }
   }
 
-  // By instance: the set of instances, joined by the communicator's groups, that it is in.
+  // By instance: its set of instances, joined by the communicator's groups.
   const std::vector<int>& members(int comm) {
     auto [found, added] = members_.try_emplace(comm);
     if (!added) return found->second;

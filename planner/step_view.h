@@ -1,17 +1,17 @@
-// One step of a plan, wired up for analysis: who waits for whom, over all ranks. Both the proof that a plan
-// ends (dry_run.h) and its marked graph (marked_graph.h) are read off this view.
+// One step of a plan, prepared for analysis: which acts wait for which, over all ranks. The proof that a plan
+// ends (dry_run.h) and the plan's marked graph (marked_graph.h) both use this view.
 //
-// An *instance* is a class (all its devices alike) or one device. A *node* is an actor of an instance. A
-// *unit* is what acts as one: a single node, or all members of a collective. A *station* is what serialises
-// units: an ordered queue (its actors and the turns of pulls, in order), an actor of an unordered queue (by
-// itself), or the order in which an instance issues its collectives.
+// An *instance* is a class (all its devices are alike) or one device. A *node* is an actor of an instance. A
+// *unit* acts as one: it is a single node, or all members of a collective. A *station* serialises units: it
+// is an ordered queue (its actors and the turns of pulls, in order), one actor of an unordered queue, or the
+// order in which an instance issues its collectives.
 //
 //   first: a -> %x (2 slots) -> b, both on compute.  Nodes a, b; needs of a act j: on b, (j / 1 - 1) * 1 acts
 //   ended; needs of b act j: on a, (j / 1 + 1) * 1 acts ended; one station: a b in every run of their phase.
 //
 // In a view of classes an instance stands for several devices: every edge between acts of devices is an edge
 // between acts of their classes, so a view of classes without a cycle proves that the devices have none. The
-// reverse holds where `exact`: then each edge between classes is one of every device of the class that it
+// reverse holds if `exact`: then each edge between classes is an edge of every device of the class that it
 // leaves.
 #pragma once
 
@@ -25,8 +25,8 @@
 namespace boxcar::planner {
 
 // Before its act j, the node waits until node `on` has ended (j / div + shift) * mul acts of the step. A need
-// of data waits for the act that makes a version readable, any other for the last reader of the slot that is
-// written again.
+// for data waits for the act that makes a version readable; any other need waits for the last reader of the
+// slot that is overwritten.
 struct Need {
   int on = 0;
   int div = 1, shift = 0, mul = 1;
@@ -42,8 +42,8 @@ struct StepNode {
   int needs_begin = 0, needs_end = 0;
 };
 
-// One entry in a station's order. `turn_every` > 0: the turn of a pull, which comes with every turn_every-th
-// run only.
+// One entry in a station's order. `turn_every` > 0: the turn of a pull, which comes only with every
+// turn_every-th run.
 struct StationEntry {
   int unit = 0;
   int turn_every = 0;
@@ -84,7 +84,7 @@ struct StepView {
   std::string act_text(int node, int act) const;
 };
 
-// `plan` must have passed ir::check and outlive the view. `issue_order`: with stations for the order of
+// REQUIRES: `plan` has passed ir::check and outlives the view. `issue_order`: with stations for the order of
 // collectives.
 StepView view_of_classes(const ir::Plan& plan, bool issue_order = true);
 StepView view_of_devices(const ir::Plan& plan, bool issue_order = true);

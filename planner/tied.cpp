@@ -67,7 +67,7 @@ const ir::Op& producer(const ir::Graph& graph, ir::TensorId t) {
   return at(graph.ops, graph.tensor(t).producer);
 }
 
-// By name of a parameter that is updated: the gradient that does it.
+// By name of an updated parameter: the gradient of its update.
 std::map<std::string, ir::TensorId> gradients_by_parameter(const ir::Graph& graph) {
   std::map<std::string, ir::TensorId> gradients;
   for (const ir::Update& update : graph.updates)
@@ -76,7 +76,7 @@ std::map<std::string, ir::TensorId> gradients_by_parameter(const ir::Graph& grap
   return gradients;
 }
 
-// The two accumulate ops that an add of sums reads, -1 where `add` is not one.
+// The two accumulate ops that an add of sums reads; -1 if `add` is not such an add.
 std::pair<ir::OpId, ir::OpId> added_sums(const ir::Graph& graph, const ir::Op& add) {
   const std::pair<ir::OpId, ir::OpId> none{-1, -1};
   if (add.type != "add" || add.phase != ir::Phase::update) return none;
@@ -86,7 +86,7 @@ std::pair<ir::OpId, ir::OpId> added_sums(const ir::Graph& graph, const ir::Op& a
   return {std::min(a, b), std::max(a, b)};
 }
 
-// Turns the first sum into nothing, the second into add and accumulate, the add into nothing.
+// Removes the first sum and the add, and replaces the second sum by an add and an accumulate.
 void merge(ir::Graph& graph, ir::OpId first, ir::OpId second, ir::OpId add) {
   std::vector<ir::Op> ops;
   for (ir::OpId o = 0; o < static_cast<ir::OpId>(graph.ops.size()); ++o) {

@@ -6,7 +6,7 @@ namespace boxcar::planner {
 
 ir::models::Model padded_model(const Job& job) {
   ir::models::Model model = job.model;
-  if (model.transformer() && model->pad_vocab_to > 1)  // 1: the model is not to depend on tp
+  if (model.transformer() && model->pad_vocab_to > 1)  // 1: the model must not depend on tp
     model->pad_vocab_to *= job.parallel.tp;
   return model;
 }
@@ -14,7 +14,7 @@ ir::models::Model padded_model(const Job& job) {
 GraphInputs graph_inputs(const ResolvedJob& job) {
   const Hints& h = job->parallel;
   GraphInputs inputs{padded_model(job), int64_t{h.micro_batch} * h.dp, job->train, h.stage_layers, h.pp};
-  if (inputs.model.transformer()) {  // what it is padded to says nothing more once it is
+  if (inputs.model.transformer()) {  // pad_vocab_to has no further effect after padding
     inputs.model->vocab = ir::models::padded_vocab(*inputs.model.transformer());
     inputs.model->pad_vocab_to = 1;
   }

@@ -1,11 +1,11 @@
 // The training graph of a job: the model for all data-parallel ranks, its backward pass and update, with
-// parameters replicated where several stages use them.
+// parameters replicated if several stages use them.
 //
 //   const GraphInputs inputs = graph_inputs(resolve(job));
 //   ir::Graph training = training_graph(inputs);
 //
-// Jobs of tp 1 and tp 8 have equal inputs where nothing in the graph depends on which rank has which part. A
-// graph is made from its inputs alone, so a cache of graphs keyed by their inputs cannot mix them up.
+// Jobs with tp 1 and tp 8 have equal inputs if nothing in the graph depends on which rank has which part. A
+// graph depends only on its inputs, so a cache of graphs keyed by their inputs cannot mix them up.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@
 
 namespace boxcar::planner {
 
-// The model in a plan of the job: its vocabulary padded for the tensor parallelism of the hints.
+// The model in a plan of the job, with its vocabulary padded for the tensor parallelism of the hints.
 ir::models::Model padded_model(const Job& job);
 
-// All that a training graph is made from.
+// All inputs of a training graph.
 struct GraphInputs {
   ir::models::Model model;  // padded
   int64_t batch = 0;        // sequences of a micro-batch, of all data-parallel ranks

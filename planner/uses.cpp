@@ -31,7 +31,7 @@ bool updated_in_place(const ir::Program& program, int reg) {
 }
 
 constexpr int64_t most_acts = int64_t{1} << 22;   // of a step on all devices
-constexpr int64_t most_pairs = int64_t{1} << 22;  // of slots that are compared, for two registers
+constexpr int64_t most_pairs = int64_t{1} << 22;  // of compared slots, for two registers
 
 const ir::Plan& expect_few(const ir::Plan& plan) {
   const int64_t acts = ir::size_of(plan).acts_per_step;
@@ -54,7 +54,7 @@ Uses::Uses(const ir::Plan& plan) : plan_(expect_few(plan)), view_(view_of_device
   const auto ordered = sorted_edges(without_issues.graph);
   for (const auto& edge : sorted_edges(all.graph)) {
     const auto [from, to, tokens] = edge;
-    // A collective is issued when the one before it has started; other acts wait for the end.
+    // A collective is issued when the previous one has started; other acts wait for the end.
     const bool issue = !std::binary_search(ordered.begin(), ordered.end(), edge);
     at(next_, 2 * from + (issue ? 0 : 1)).push_back({2 * to, tokens});
   }
@@ -160,14 +160,14 @@ bool Uses::apart(int program, int r, int other) {
   };
   const int64_t rounds = std::lcm(int64_t{a.count}, int64_t{b.count});
   if (double(rounds) * versions(a) * versions(b) > double(most_pairs)) return false;
-  const auto round = static_cast<int>(rounds);  // steps after which slots are the same again
+  const auto round = static_cast<int>(rounds);  // number of steps after which the slots repeat
   for (int d = 0; d < plan_.devices; ++d) {
     if (at(view_.program, d) != program) continue;
     for (int v = 0; v < versions(a); ++v)
       for (int w = 0; w < versions(b); ++w) {
         const Use mine = use(d, r, v), theirs = use(d, other, w);
         const int after = behind(mine, theirs), before = behind(theirs, mine);
-        // Theirs comes t steps later; neither is behind the other for t between these.
+        // The other's version is t steps later. For t between these bounds, neither comes after the other.
         const int from = before == no_token ? (after == no_token ? 0 : after - round) : 1 - before;
         const int until = after == no_token ? from + round : after;
         if (int64_t{until - from} * round > most_pairs) return false;

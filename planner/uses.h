@@ -1,5 +1,5 @@
-// Whether registers of one device ever hold something at one time, by everything that orders acts of the plan
-// on every rank. This is the exact answer where lifetimes.h, which looks at one queue, has none.
+// Whether registers of one device ever hold something at the same time, by everything that orders acts of the
+// plan on every rank. This is exact; lifetimes.h looks at one queue and does not always have an answer.
 //
 // Act x of a step comes before act y of the step `tokens` later exactly if a path leads from the end of x to
 // the start of y in the plan's marked graph, with at most that many tokens on it. A version is in use from
@@ -7,7 +7,7 @@
 // apart if for any two of their versions that share bytes, in steps t apart, the uses of one end before those
 // of the other start:
 //
-//   a -> %x -> b -> %y -> c, all on queues of their own: %x and %y share bytes
+//   a -> %x -> b -> %y -> c, each on its own queue: %x and %y share bytes
 //   %x of step s is in use from a to b, %y from b to c: while b acts, both are
 #pragma once
 
@@ -21,12 +21,12 @@ namespace boxcar::planner {
 
 class Uses {
  public:
-  // `plan` has passed ir::check and outlives this. Throws Error (cannot run) where it has more acts on all
+  // `plan` has passed ir::check and outlives this. Throws Error (cannot run) if it has more acts on all
   // devices than can be looked at.
   explicit Uses(const ir::Plan& plan);
 
-  // Both registers are of `program`, with a place in its arena; true only if they are apart on all its
-  // devices. False too where deciding would take too long.
+  // REQUIRES: both registers are of `program` and have a place in its arena. True only if they are apart on
+  // all its devices. Also false if deciding would take too long.
   bool apart(int program, int reg, int other);
 
   // Whether acts of `actor` of `program` on a version of `reg` never overlap those of `reader`, an actor of
@@ -46,11 +46,11 @@ class Uses {
     int to = 0, tokens = 0;
   };
 
-  // A unit's act at the place of a global index: 0 is the first act of step 0.
+  // A unit's act by global index: 0 is the first act of step 0.
   Act act(int node, int64_t index) const;
   Use use(int device, int reg, int version) const;
   // The least number of steps by which `second` must be later to come after `first` in every order; `never`
-  // where no number is enough.
+  // if no number is enough.
   int behind(const Use& first, const Use& second);
   const std::vector<int>& tokens_from(int node);
   bool before(const Act& first, const Act& second);

@@ -28,7 +28,7 @@ std::string kinds_text(const MemoryUse& use) {
   return text;
 }
 
-// The class furthest above the limit, if any is above.
+// Finds the class furthest above the limit, if there is one.
 void check_limit(const ir::Plan& plan, const StepView& classes, int64_t limit) {
   std::vector<MemoryUse> uses = memory_use(plan);
   const MemoryUse* worst = nullptr;

@@ -8,44 +8,44 @@
 
 namespace boxcar::planner {
 
-// One memory figure per class, in bytes, with its parts by ir::MemoryKind: its arena, or what registers hold
-// at once where an allocator gives memory (holdings.h).
+// One memory figure per class, in bytes, with its parts by ir::MemoryKind: its arena or, with an allocator,
+// the most that registers hold at once (holdings.h).
 struct MemoryUse {
   int cls = 0;
   int64_t total = 0;
-  std::vector<int64_t> by_kind;  // size ir::memory_kinds; what each kind holds at the moment of the peak
-  // The most bytes that forward passes leave to backward passes at once. An arena has more where several
-  // stages share a device: each stage's most.
+  std::vector<int64_t> by_kind;  // size ir::memory_kinds; bytes of each kind at the peak
+  // The most bytes that forward passes leave to backward passes at once. If several stages share a device, an
+  // arena has more: each stage's most.
   int64_t kept_activations = 0;
 };
 std::vector<MemoryUse> memory_use(const ir::Plan& plan);
 
-// Properties proved of a plan, whoever wrote it, given that ir::check and ir::check_types have passed:
+// Properties proved for any plan that has passed ir::check and ir::check_types:
 //
 // - Structure. Every index names something, every rate is balanced, every member of a group takes part.
 //   (ir::check)
-// - Shapes and types. A slot holds its type; every act gives, on every rank, what its op makes of what it
-//   reads. (ir::check_types)
-// - Order. An act on a version of a register sees what ir/plan.h says of it, of its own micro-batch where
-//   both ends run for each, and all of it: nothing is written over while others read it, in one slot
-//   (actors/actor.h), in shared bytes (memory_check.h) or in place (overwrite_check.h). So a step leaves the
-//   same numbers whatever the order of messages.
-// - It ends: no acts wait for one another, over all ranks.
-// - It fits: registers and workspace lie in the arena, and a class needs at most the memory that there is.
+// - Shapes and types. A slot holds its type. On every rank, the results of every act have the types that its
+//   op infers from its operands. (ir::check_types)
+// - Order. An act on a version of a register sees the values defined in ir/plan.h, of its own micro-batch if
+//   both ends run for each, and all of them. Nothing is overwritten while others read it: in one slot
+//   (actors/actor.h), in shared bytes (memory_check.h) or in place (overwrite_check.h). So a step gives the
+//   same numbers in any order of messages.
+// - It ends: no acts wait for one another in a circle, over all ranks.
+// - It fits: registers and workspace lie in the arena, and no class needs more than the available memory.
 //
-// Nothing is promised of the plan's purpose. Another operand of the same type, other attributes, another
-// member of a group or one more initial slot make another program, and it is proved like any other. Fields
-// for reports or times alone (names, facts, labels, bytes moved, seconds, kinds of memory) are taken as they
-// stand, as is an op outside the registry.
+// The plan's purpose is not proved. Another operand of the same type, other attributes, another member of a
+// group or one more initial slot make another program, which is proved like any other. Fields used only for
+// reports or times (names, facts, labels, bytes moved, seconds, kinds of memory) are not checked, and neither
+// is an op outside the registry.
 //
 // Throws Error (cannot run):
 // - a directed cycle without a token in the step unfolded over all ranks
 //   (collectives are joint, queues in order, communicators consistent with
 //   one global order), naming the acts on it;
 // - two registers that share arena bytes while one still has readers, naming both;
-// - a collective that writes over what another act may read at that time, naming both;
-// - a class that needs more than `memory_bytes` (0: no limit), by how much.
-// Where the proof would have to look at acts of all devices and they are too many, the error says so instead.
+// - a collective that writes over a value that another act may read at that time, naming both;
+// - a class that needs more than `memory_bytes` (0: no limit), saying how much more. If the proof would have
+// to look at too many acts of all devices, the error says so instead.
 void verify(const ir::Plan& plan, int64_t memory_bytes = 0);
 
 }  // namespace boxcar::planner

@@ -40,8 +40,8 @@ bool is_kernel(const ir::Program& program, const ir::Actor& actor) {
 // Layers of the probe's stages, for each kind of layers.
 const std::vector<int> stages_of_a_kind{1, 1, 2, 1};
 
-// The cost of a layer does not depend on where its stage and its replicas stand, nor on how states are
-// sharded: estimates add that. All other hints count.
+// The cost of a layer does not depend on the places of its stage and replicas, nor on the sharding of states:
+// estimates add these. All other hints count.
 Hints of_a_layer(Hints h) {
   h.dp = h.ep, h.pp = h.virtual_stages = 1;
   h.stage_layers.clear();
@@ -53,7 +53,7 @@ Hints of_a_layer(Hints h) {
   return h;
 }
 
-// The small model of a key.
+// The job of the small model for a key.
 planner::ResolvedJob probe_job(Job probe, const CostKey& key, const std::vector<int>& stage_layers,
                                int micro_batches) {
   Hints& h = probe.parallel;
@@ -75,8 +75,8 @@ planner::ResolvedJob probe_job(Job probe, const CostKey& key, const std::vector<
   return planner::resolve(std::move(probe));
 }
 
-// Experts' parameters by name, which is that of the registers that hold them: whether ranks of context
-// parallelism each make the gradients of other experts.
+// By name of an experts' parameter, which is also that of its registers: whether ranks of context parallelism
+// each make the gradients of different experts.
 using Experts = std::map<std::string, bool>;
 
 Experts experts_in(const planner::LaidOut& laid) {
@@ -109,9 +109,9 @@ void add_elements(const ir::Program& program, const Experts& experts, StageCost&
   }
 }
 
-// Time of kernels on the compute queue whose op or phase is asked for. A kernel over empty tensors waits for
-// its launch as long, and then takes as long as the program's fastest one; an op that only changes a shape
-// takes nothing. `alone`: launched in time.
+// Time of kernels on the compute queue for which `asked` holds. A kernel over empty tensors waits equally
+// long for its launch, and then takes as long as the program's fastest kernel. An op that only changes a
+// shape takes no time. `alone`: times if launched in time.
 template <typename F>
 StateTime state_time(const ir::Program& program, const std::vector<double>& seconds,
                      const std::vector<double>& alone, const F& asked) {
@@ -131,7 +131,7 @@ bool is_in_backward(ir::PhaseKind kind) {
   return kind == ir::PhaseKind::backward || kind == ir::PhaseKind::weight;
 }
 
-// Kernel seconds of a micro-batch in phases of which `asked` says yes.
+// Kernel seconds of a micro-batch in phases for which `asked` holds.
 template <typename F>
 double computing(const ir::Program& program, const std::vector<double>& seconds, const F& asked) {
   double sum = 0;
@@ -152,8 +152,8 @@ std::vector<std::vector<bool>> read_elsewhere(const ir::Plan& plan) {
   return result;
 }
 
-// With an allocator, as Holdings counts them. Forward passes leave what is counted by micro-batches in
-// flight.
+// Adds bytes with an allocator, as Holdings counts them. Bytes that forward passes leave are counted by
+// micro-batches in flight.
 void add_given_bytes(const ir::Plan& plan, int program_at, StageCost& cost) {
   const ir::Program& program = at(plan.programs, program_at);
   const planner::Holdings holdings(plan, program_at, true);
@@ -187,7 +187,7 @@ void add_given_bytes(const ir::Plan& plan, int program_at, StageCost& cost) {
   cost.transient += static_cast<double>(program.workspace_bytes);
 }
 
-// In an arena, as ProgramBuilder counts the slots of registers, and plan_memory lays them out.
+// Adds bytes in an arena, with slots of registers as in ProgramBuilder and places as in plan_memory.
 void add_bytes(const ir::Program& program, const std::vector<bool>& read_elsewhere, StageCost& cost) {
   const auto kind_of = [&](int actor) { return program.phase_of(at(program.actors, actor)).kind; };
   std::vector<bool> for_backward(program.registers.size()), for_weight = for_backward;
@@ -227,7 +227,7 @@ void add_bytes(const ir::Program& program, const std::vector<bool>& read_elsewhe
   cost.transient = static_cast<double>(program.arena_bytes) - places;
 }
 
-// Forward, backward, and what of the latter is its second part.
+// Seconds of forward and backward passes; weight: of the second part of `backward`.
 struct Passes {
   double forward = 0, backward = 0, weight = 0;
 };
@@ -243,8 +243,9 @@ Passes pass_seconds(const ir::Program& program, const std::vector<double>& secon
   return sum;
 }
 
-// By act, in s: on the cluster; where kernels are launched in time; of the host, the launches alone; and
-// where besides no other group's traffic shares the NICs, which is the least that an act takes.
+// By act, in s: on the cluster; if kernels are launched in time; only the launches, on the host; and if
+// kernels are launched in time and no other group's traffic shares the NICs, which is the least that an act
+// takes.
 struct ActTimes {
   std::vector<double> seconds, alone, launches, least;
 };
@@ -283,7 +284,7 @@ StageCost stage_cost(const ir::Plan& plan, int program_at, bool allocates, const
   return cost;
 }
 
-// `seconds`: where kernels take `times` as long.
+// `seconds`: times of acts if kernels take `times` as long.
 void note_slower(const ir::Program& program, const std::vector<double>& seconds, double times,
                  StageCost& cost) {
   const Passes passes = pass_seconds(program, seconds);
@@ -375,7 +376,8 @@ ModelCost cost_of_layers(const StageCost* stages, int period) {
   return cost;
 }
 
-// By layer, each on a stage of its own; what stays there beside what micro-batches keep is not there twice.
+// A cost by layer, each on its own stage. Bytes that stay, other than those kept by micro-batches, count once
+// on a stage.
 ModelCost cost_of_each(Stages stages) {
   ModelCost cost;
   for (StageCost& stage : stages)
@@ -384,7 +386,7 @@ ModelCost cost_of_each(Stages stages) {
   return cost;
 }
 
-// The share of `use` that belongs to its table of so many elements, without positions or a last norm.
+// The share of `use` that belongs to its table of `elements` elements, without positions or a last norm.
 TiedUse tied_use(int64_t layer, const StageCost& use, double elements) {
   TiedUse tied{static_cast<int>(layer), {}};
   if (use.elements <= 0) return tied;
@@ -399,8 +401,8 @@ TiedUse tied_use(int64_t layer, const StageCost& use, double elements) {
   return tied;
 }
 
-// The layers of the whole model, from both halves of the probe: of the encoder and the decoder, or without
-// experts and with them.
+// The layers of the whole model, from both halves of the probe: encoder and decoder, or layers without and
+// with experts.
 ModelCost of_two_kinds(const Stages& stages, const std::vector<double>& boundaries, const Job& job) {
   const size_t half = stages_of_a_kind.size();
   const auto period = static_cast<int>(ir::models::layer_period(job.model));
@@ -436,7 +438,7 @@ StageCost StageCost::slowed(double times) const {
 
 namespace {
 
-// From a rank to the next along a dimension, a node's GPUs at most; 0 where there is one rank.
+// Devices from a rank to the next along a dimension, at most a node's GPUs; 0 for one rank.
 std::array<int, 3> strides_on(const Mesh& mesh, int node) {
   const auto stride = [&](const char* name) {
     const int dim = mesh.dim(name);
@@ -503,14 +505,14 @@ ModelCost Measuring::of(const CostKey& key) {
     cluster.device->speed_spread *= sim::slowest_of(job.gpus) / sim::slowest_of(plan.devices);
   const double slowest = slowest_device(job);
   cluster.slowdown.clear();
-  backends::Cluster slow = cluster;  // every device as the slowest
+  backends::Cluster slow = cluster;  // every device is as slow as the slowest
   if (slowest > 1)
     for (int device = 0; device < plan.devices; ++device) slow.slowdown[device] = slowest;
   backends::Cluster ahead = cluster;  // no kernel waits for its launch
   ahead.node.host_per_op = 0;
   backends::Cluster least = ahead;
   least.node.nic_bandwidth = unshared;
-  constexpr double slow_host = 1e6;  // so slow that its launches are all that a pass takes
+  constexpr double slow_host = 1e6;  // so slow that a pass takes only the time of its launches
   backends::Cluster launching = cluster;
   launching.node.host_per_op *= slow_host;
   const size_t count = probe.job.parallel.stage_layers.size(), classes = plan.classes.size() / count;

@@ -13,7 +13,7 @@ namespace {
 
 using planner::Job;
 
-// By stage to by virtual stage.
+// From counts by stage to counts by virtual stage.
 std::vector<int> in_front(const Job& job, std::vector<int> counts) {
   std::vector<int> result;
   for (const int layers : job.parallel.stage_layers) {
@@ -33,8 +33,8 @@ std::vector<int> layers_by_stage(const Job& job) {
 
 }  // namespace
 
-// All stages are halved at once. The first layer that computes again may need more than it frees, so none is
-// looked at by itself.
+// Bisects all stages at once. The first recomputed layer may need more memory than it frees, so a single one
+// is not tried.
 std::optional<Job> with_fewest_recomputed(Job job, const KindCosts& costs, const InFlight& in_flight,
                                           const std::vector<double>& bytes) {
   std::vector<int> most = layers_by_stage(job), least(most.size(), 1);
@@ -70,15 +70,15 @@ std::optional<Job> with_fewest_recomputed(Job job, const KindCosts& costs, const
   return job;
 }
 
-// Gives layer by layer to the stage that is then fastest. This chooses the least among the times of stages
-// with 1, 2, 3, ... layers, so no other cut has a faster slowest stage. Ties go to the last stage: the first
+// Gives each layer to the stage that is then fastest. This chooses the least of the times of stages with 1,
+// 2, 3, ... layers, so no other cut has a faster slowest stage. Ties go to the last stage, because the first
 // stages hold the most micro-batches.
 std::vector<int> level_layers(const Job& job, const KindCosts& costs, const InFlight& in_flight,
                               const std::vector<double>& bytes) {
   const int stages = job.parallel.pp;
   const std::vector<double> slowness = slowness_by_stage(job.parallel, job.cluster);
   struct Stage {
-    int layers = 0, recomputed = 0;  // with one more
+    int layers = 0, recomputed = 0;  // with one more layer
     double seconds = 0;
   };
   std::vector<Stage> next(static_cast<size_t>(stages));

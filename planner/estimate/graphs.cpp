@@ -7,7 +7,7 @@ namespace boxcar::search {
 
 struct Graphs::Known {
   planner::GraphInputs inputs;
-  std::once_flag once = {};  // what follows is made by whoever is first to ask
+  std::once_flag once = {};  // the first user makes the members below
   ir::Graph training = {};
 };
 

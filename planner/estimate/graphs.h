@@ -3,9 +3,9 @@
 //   Graphs graphs;
 //   planner::LaidOut laid = graphs.lay_out(job, choose);  // planner::lay_out(job, choose), faster
 //
-// A training graph depends on samples, layers and stages, but not on how states are sharded, and mostly not
-// on how many devices share an op: with 51,200 words, tp 1 and tp 8 have the same graph unless there are
-// epilogues. A graph is keyed by the inputs that it is made from (planner/training_graph.h).
+// A training graph depends on samples, layers and stages, but not on the sharding of states, and mostly not
+// on the number of devices that share an op. With 51,200 words, tp 1 and tp 8 have the same graph unless
+// there are epilogues. The key of a graph is its inputs (planner/training_graph.h).
 #pragma once
 
 #include <list>
@@ -18,7 +18,7 @@
 
 namespace boxcar::search {
 
-// Threads may share it.
+// Safe for use by several threads.
 class Graphs {
  public:
   // Keeps the last `most` graphs.
@@ -32,7 +32,7 @@ class Graphs {
   std::shared_ptr<Known> of(planner::GraphInputs inputs);
 
   mutable std::mutex mutex_;
-  std::list<std::shared_ptr<Known>> known_;  // the last used first
+  std::list<std::shared_ptr<Known>> known_;  // the most recently used first
   size_t most_;
   int made_ = 0;
 };

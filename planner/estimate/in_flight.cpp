@@ -9,7 +9,7 @@ namespace {
 using planner::Hints;
 using planner::Job;
 
-// Micro-batches whose activations a stage holds at most, of each of its virtual stages.
+// For each virtual stage of a stage: the most micro-batches whose activations it holds.
 std::vector<Held> in_flight(const Job& job, int stage) {
   const Hints& h = job.parallel;
   const int micro_batches = job.train.micro_batches;

@@ -27,7 +27,7 @@ bool is_of_weight(const ir::Graph& graph, const ir::Op& op) {
   return has(op.inputs, ir::Role::parameter) || has(op.outputs, ir::Role::gradient);
 }
 
-// Whether every part holds something.
+// Whether no part is empty.
 bool fills(const ir::Types& types, const std::vector<Sbp>& layout, int64_t parts) {
   for (size_t i = 0; i < types.size(); ++i)
     if (layout[i].is_split() && at(types[i].shape, layout[i].axis) < parts) return false;
@@ -67,7 +67,7 @@ std::vector<int> first_group(const Mesh& mesh, const std::vector<int>& dims) {
   return group;
 }
 
-// Only whole tensors are made partial, and only as sums: each of n devices then has an n-th.
+// Only whole tensors are made partial, and only as sums. Each of n devices then has an n-th.
 bool can_be(const NdSbp& from, const NdSbp& to) {
   for (size_t d = 0; d < from.size(); ++d)
     if (to[d].is_partial() && from[d] != to[d] && (!from[d].is_broadcast() || to[d] != Sbp::P()))
@@ -91,7 +91,8 @@ struct LayoutCosts::Making {
   double seconds(const backends::DeviceProfile& device) const;
 };
 
-// Operands of 8 bits are taken as what any kernel made in 16, and weights as cast for each product.
+// Assumes that operands of 8 bits were made in 16 bits by other kernels, and that weights are cast for each
+// product.
 double LayoutCosts::Making::seconds(const backends::DeviceProfile& device) const {
   if (!float8) return sim::kernel_seconds(device, def, inputs, outputs, attrs);
   const auto operand = [&](size_t i) {
@@ -140,7 +141,8 @@ void LayoutCosts::extend(const Making& making, std::vector<OpChoice>& all) const
     return;
   }
   const int64_t parts = mesh_.extents[d];
-  // Gradients lie as sharded states do, which have empty parts where there are fewer elements than ranks.
+  // Gradients have the layouts of sharded states, which have empty parts if there are fewer elements than
+  // ranks.
   const bool follows = making.op.is(ir::OpKind::accumulate) || making.op.is(ir::OpKind::cast);
   for (const sbp::Signature& signature :
        planner::offered(making.def, making.inputs, making.attrs, mesh_, d)) {

@@ -65,7 +65,7 @@ std::vector<OpId> LayoutGraph::all_ops() const {
   return all;
 }
 
-// Sums over the micro-batches that are added up, and cast, once a step to this gradient.
+// The sums over micro-batches that are added, and cast, to this gradient once per step.
 std::vector<TensorId> LayoutGraph::summed_in_passes(TensorId gradient) const {
   const ir::Op& made = op(tensor(gradient).producer);
   if (made.phase != ir::Phase::update) return {gradient};
@@ -104,7 +104,7 @@ void LayoutGraph::find_states() {
     }
     if (!ir::has_op(op(o).type) || op(o).phase != ir::Phase::update) continue;
     int state = -1;
-    bool alone = true;  // depends on state alone
+    bool alone = true;  // depends only on state
     for (TensorId t : op(o).inputs) {
       state = std::max({state, at(state_of_, t), at(gradient_of_, t)});
       alone = alone && at(state_of_, t) >= 0;
@@ -128,8 +128,8 @@ void LayoutGraph::find_choices() {
   if (!space_.as && std::count(space_.closed.begin(), space_.closed.end(), true) > 0)
     hinted = planner::deduce(graph_, planner::pins_of(graph_, hints_, mesh_), mesh_).ops;
   const std::vector<planner::OpLayout>& as = space_.as ? space_.as->ops : hinted;
-  // By tensor: the partial entries that some choice of its producer makes, by mesh dimension. No tensor is
-  // boxed to a partial maximum or minimum, so readers see one only if the producer makes it.
+  // By tensor: the partial entries of its producer's choices, by mesh dimension. No tensor is boxed to a
+  // partial maximum or minimum, so readers see one only if the producer makes it.
   std::vector<std::set<std::pair<size_t, sbp::Sbp>>> made(graph_.tensors.size());
   const auto is_there = [&](TensorId t, const NdSbp& layout) {
     for (size_t d = 0; d < layout.size(); ++d)
@@ -159,7 +159,7 @@ void LayoutGraph::find_choices() {
   }
 }
 
-// The layouts in which ops of the passes read a tensor, none that only a partial tensor could have.
+// The layouts in which ops of the passes read a tensor, except those that only a partial tensor could have.
 std::vector<NdSbp> LayoutGraph::wanted(TensorId t) const {
   std::vector<NdSbp> all;
   const auto& readers = at(readers_, t);
@@ -202,7 +202,7 @@ void LayoutGraph::find_crossings() {
     for (TensorId t : {state, replica})
       for (TensorId kept : at(all_states_, at(state_of_, t)).kept)
         for (OpId o : at(readers_, kept)) at(far_, layer_of(o)) = true;
-  for (const State& state : all_states_) {  // a gradient is to end where its state is read
+  for (const State& state : all_states_) {  // a gradient must end in a layout in which its state is read
     std::set<int> touched;
     for (TensorId t : state.kept)
       for (OpId o : at(readers_, t)) touched.insert(layer_of(o));
@@ -212,7 +212,7 @@ void LayoutGraph::find_crossings() {
   }
 }
 
-// Where partial values are off, kept tensors are not partial on the open dimensions.
+// If partial values are switched off, kept tensors are not partial on the open dimensions.
 bool LayoutGraph::may_keep(const NdSbp& layout) const {
   for (size_t d = 0; d < layout.size(); ++d)
     if (!space_.partial && !space_.closed[d] && layout[d].is_partial()) return false;
@@ -307,7 +307,7 @@ bool LayoutGraph::has_copy(TensorId t, OpId reader) const {
   return operands > 1;
 }
 
-// Gradients and parameters travel in buckets.
+// The bytes of a bucket, in which gradients and parameters are communicated.
 double LayoutGraph::bucket() const {
   double bytes = 0;
   for (const State& state : all_states_)

@@ -2,18 +2,18 @@
 //
 //   nodes: every forward and backward op with its signatures;
 //          every state with the layouts in which those ops may read it;
-//          every other tensor that several of them read, with the layout that it is kept in;
-//          and where several ops of a layer read it in one phase, with the copy that they share
-//   edges: boxing from what is made to what is kept, from that to what is read; of gradients to their states
+//          every other tensor that several of them read, with the layout in which it is kept;
+//          and, if several ops of a layer read it in one phase, with the copy that they share
+//   edges: boxing from the made layout to the kept one, and from that to the one read; of gradients to states
 //
 //   y: P(sum) kept as B, three readers of B: one all-reduce, at the edge from the op that makes y
 //
-// A tensor with one reader is boxed on its way there. A layout that a reader needs and that is not kept is
-// made again in each phase, so that no gathered tensor is kept, as in lowering. Costs are those of a step on
-// the device that has most: seconds of kernels, of collectives between kernels, of collectives of gradients
-// and parameters (which may run beside other work), and bytes that stay: states, sums of gradients, and
-// activations that the backward pass reads. Update ops are not nodes: their cost follows from the layout in
-// which their state is kept.
+// A tensor with one reader is boxed on the edge to it. As in lowering, a layout that a reader needs and that
+// is not kept is made again in each phase, so that no gathered tensor is kept. Costs are those of a step on
+// the device with the largest parts: seconds of kernels, of collectives between kernels, of collectives of
+// gradients and parameters (which may run beside other work), and bytes that stay: states, sums of gradients,
+// and activations that the backward pass reads. Update ops are not nodes, because their cost follows from the
+// layout in which their state is kept.
 #pragma once
 
 #include <map>
@@ -34,18 +34,18 @@ namespace boxcar::search {
 // The coordinates of a cost.
 enum LayoutCoordinate : size_t { kernels, collectives, states, memory, layout_coordinates };
 
-// The layouts that are open.
+// The layouts that may be chosen.
 struct LayoutSpace {
   bool partial = true;                           // ops may read partial values
   std::map<ir::TensorId, sbp::NdSbp> pins = {};  // a state as it is read, any other tensor as it is kept
-  std::map<ir::OpId, std::vector<sbp::Signature>> ops = {};  // ops that stay, by mesh dimension
-  // By mesh dimension: whether every op keeps its signature there, from `as`, or without `as` the one that
-  // the hints lead to. `as` itself is in the space.
+  std::map<ir::OpId, std::vector<sbp::Signature>> ops = {};  // fixed ops, by mesh dimension
+  // By mesh dimension: whether every op keeps its signature there: the one in `as` or, without `as`, the one
+  // from the hints. `as` itself is in the space.
   std::vector<bool> closed = {};
   std::optional<planner::Layouts> as = {};
 };
 
-// A set of ops of the graph as a problem; `items` says what its nodes are.
+// A set of ops of the graph as a problem. `items` lists what its nodes stand for.
 struct LayoutPart {
   struct Item {
     enum class Kind : uint8_t { op, state, kept, copy } kind = Kind::op;
@@ -61,12 +61,12 @@ struct LayoutPart {
 
 class LayoutGraph {
  public:
-  // `graph` has its backward pass and update; all references are to outlive this. Throws Error (bad input)
-  // naming a tensor that cannot be as it is pinned.
+  // `graph` has its backward pass and update. All references must outlive this. Throws Error (bad input)
+  // naming a tensor that cannot have its pinned layout.
   LayoutGraph(const ir::Graph& graph, const planner::Hints& hints, const planner::Mesh& mesh,
               int micro_batches, LayoutSpace space, LayoutCosts& costs);
 
-  // Ops of the forward and backward pass, by layer (first -1), and how many layers there are.
+  // Ops of the forward and backward pass, by layer (the first is -1).
   const std::vector<std::vector<ir::OpId>>& layers() const { return layers_; }
   std::vector<ir::OpId> all_ops() const;
 
@@ -74,13 +74,13 @@ class LayoutGraph {
   // The same without the problem.
   LayoutPart items(const std::vector<ir::OpId>& ops) const;
 
-  // Kept tensors that go between a layer and the next one, by id.
+  // Kept tensors between a layer and the next one, by id.
   const std::vector<ir::TensorId>& between(size_t layer) const { return between_[layer]; }
-  // Other tensors with a node that a layer shares with one that is not its neighbour, such as an encoder's
-  // output.
+  // Other tensors with a node that a layer shares with a layer that is not its neighbour, such as an
+  // encoder's output.
   const std::vector<ir::TensorId>& common(size_t layer) const { return common_[layer]; }
   // Equal for layers with equal problems, equal layouts of the tensors between them and their neighbours, and
-  // the same common tensors; empty where another tensor goes to a layer that is not a neighbour.
+  // the same common tensors. Empty if another tensor goes to a layer that is not a neighbour.
   std::string key(size_t layer) const;
 
   // Writes the choices of a part into `layouts`.
@@ -93,9 +93,9 @@ class LayoutGraph {
   struct State {
     ir::TensorId master = -1;
     std::vector<ir::OpId> updates;         // ops that update it or follow from it
-    std::vector<ir::TensorId> kept, read;  // tensors that stay; those that passes read
+    std::vector<ir::TensorId> kept, read;  // tensors that are kept; tensors that passes read
     std::vector<ir::TensorId> gradients;   // summed over the micro-batches
-    std::vector<sbp::NdSbp> stored;        // by layout in which it is read: how it is kept
+    std::vector<sbp::NdSbp> stored;        // by layout in which it is read: its stored layout
     int layer = 0;
   };
   using Kind = LayoutPart::Item::Kind;
@@ -108,7 +108,7 @@ class LayoutGraph {
   int layer_of(ir::OpId o) const { return op(o).layer + 1; }
 
   std::vector<ir::TensorId> summed_in_passes(ir::TensorId gradient) const;
-  ir::TensorType reduced_type(ir::TensorId summed) const;  // in which such a gradient is reduced
+  ir::TensorType reduced_type(ir::TensorId summed) const;  // the type in which such a gradient is reduced
   void find_layers();
   void find_states();
   void find_choices();
@@ -134,18 +134,18 @@ class LayoutGraph {
   int micro_batches_;
   LayoutSpace space_;
   LayoutCosts& costs_;
-  std::vector<std::vector<ir::OpId>> readers_;         // by tensor: those of the passes, once per operand
+  std::vector<std::vector<ir::OpId>> readers_;         // by tensor: readers in the passes, once per operand
   std::vector<std::vector<ir::OpId>> layers_;          // by layer + 1
-  std::vector<std::vector<ir::TensorId>> between_;     // by layer + 1: with the next one
+  std::vector<std::vector<ir::TensorId>> between_;     // by layer + 1: those shared with the next one
   std::vector<std::vector<const OpChoice*>> choices_;  // by op
   std::vector<State> all_states_;
-  std::vector<std::pair<ir::TensorId, ir::TensorId>> replicas_;  // states, and those of another stage
-  std::vector<int> state_of_;                      // by tensor: the state that it is or follows from; -1
-  std::vector<int> gradient_of_;                   // by tensor: whose summed gradient it is; -1
+  std::vector<std::pair<ir::TensorId, ir::TensorId>> replicas_;  // states, and replicas on another stage
+  std::vector<int> state_of_;                      // by tensor: the state that it is or derives from; -1
+  std::vector<int> gradient_of_;                   // by tensor: the state whose summed gradient it is; -1
   std::map<ir::TensorId, ir::TensorId> cast_;      // by summed gradient: the tensor that is reduced for it
   std::vector<std::vector<sbp::NdSbp>> layouts_;   // by tensor with a node
   std::vector<std::vector<ir::TensorId>> common_;  // by layer + 1
-  std::vector<bool> far_;                          // by layer + 1: has tensors that are neither
+  std::vector<bool> far_;                          // by layer + 1: has other shared tensors
 };
 
 }  // namespace boxcar::search

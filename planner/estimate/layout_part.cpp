@@ -1,4 +1,4 @@
-// The problem of some ops of a layout graph: nodes, edges and what they cost; and back from its choices.
+// The problem of some ops of a layout graph: its nodes, edges and costs; and the layouts of its choices.
 #include <algorithm>
 
 #include "planner/estimate/layout_graph.h"
@@ -13,7 +13,7 @@ using ir::OpId;
 using ir::TensorId;
 using sbp::NdSbp;
 
-// A state is read as it lies, or a slice of it.
+// A state is read unchanged, or a slice of it is read.
 bool can_read(const NdSbp& state, const NdSbp& wanted) {
   for (size_t d = 0; d < state.size(); ++d)
     if (state[d] != wanted[d] && !(state[d].is_broadcast() && wanted[d].is_split())) return false;
@@ -51,7 +51,7 @@ LayoutPart LayoutGraph::items(const std::vector<OpId>& ops) const {
 
 namespace {
 
-// The choices of a copy: the kept layout, and the one boxed from it; the same twice where nothing is boxed.
+// The choices of a copy: the kept layout, and the one boxed from it; twice the same if nothing is boxed.
 std::vector<std::pair<size_t, NdSbp>> copies(const std::vector<NdSbp>& kept,
                                              const std::vector<NdSbp>& shared) {
   std::vector<std::pair<size_t, NdSbp>> all;
@@ -136,7 +136,7 @@ LayoutPart LayoutGraph::part(const std::vector<OpId>& ops) const {
   for (const Item& item : part.items) {
     part.problem.nodes.push_back(node_costs(item));
     if (item.kind != Kind::kept) continue;
-    const OpId producer = tensor(item.id).producer;  // what is made elsewhere is counted there
+    const OpId producer = tensor(item.id).producer;  // a tensor made elsewhere is counted there
     if (is_pass(producer) && !part.node.contains({Kind::op, producer, -1, 0}))
       for (Cost& cost : part.problem.nodes.back()) cost = {};
   }
@@ -161,7 +161,7 @@ LayoutPart LayoutGraph::part(const std::vector<OpId>& ops) const {
     add_op_edges(part, o);
     add_gradient_edges(part, o);
   }
-  for (const auto& [state, replica] : replicas_) {  // they lie alike: their gradients are added up
+  for (const auto& [state, replica] : replicas_) {  // equal layouts, because their gradients are summed
     const auto a = part.node.find({Kind::state, state, -1, 0}),
                b = part.node.find({Kind::state, replica, -1, 0});
     if (a == part.node.end() || b == part.node.end()) continue;
@@ -187,7 +187,7 @@ void LayoutGraph::add_op_edges(LayoutPart& part, OpId o) const {
   };
   for (size_t i = 0; i < op(o).inputs.size(); ++i) {
     const TensorId t = op(o).inputs[i];
-    // They take what they get as it is.
+    // They read their operand unchanged.
     const bool held = op(o).is(ir::OpKind::accumulate) || planner::is_cast_for_reduction(graph_, op(o));
     Assignment::Edge edge{-1, node, {}};
     const auto add = [&](const NdSbp& from, const NdSbp* copy, bool may) {
@@ -241,7 +241,7 @@ void LayoutGraph::add_op_edges(LayoutPart& part, OpId o) const {
   }
 }
 
-// Edges from a summed gradient to its state; and from the gradient before the sum, where it is reduced each
+// Edges from a summed gradient to its state, and from the gradient before the sum if it is reduced in each
 // micro-batch.
 void LayoutGraph::add_gradient_edges(LayoutPart& part, OpId o) const {
   for (size_t i = 0; i < op(o).outputs.size(); ++i) {

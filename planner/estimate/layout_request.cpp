@@ -24,8 +24,8 @@ constexpr double least_gain = 1e-4;  // share of the objective
 
 std::string flag(const LayoutPin& pin) { return "--pin " + to_text(pin); }
 
-// The tensor that a pin of `t` pins: where `t` is the copy of a parameter that ops read, the parameter, as
-// tables name it; -1 for other results of the update.
+// The tensor that a pin of `t` pins. If `t` is the copy of a parameter that ops read, this is the parameter,
+// as tables name it; -1 for other results of the update.
 TensorId pinned_as(const ir::Graph& graph, TensorId t) {
   const ir::Op& producer = at(graph.ops, graph.tensor(t).producer);
   if (producer.phase != ir::Phase::update) return t;
@@ -33,7 +33,7 @@ TensorId pinned_as(const ir::Graph& graph, TensorId t) {
                                                                                       : -1;
 }
 
-// Tensors whose name fits the pin; throws where none does.
+// Tensors whose name matches the pin; throws if there are none.
 std::vector<TensorId> pinned_tensors(const ir::Graph& graph, const LayoutPin& pin) {
   std::vector<TensorId> tensors;
   std::vector<std::string> names;
@@ -74,7 +74,7 @@ void check_pin(const LayoutPin& pin, const ir::Tensor& tensor, const Mesh& mesh,
   }
 }
 
-// By tensor: the pin that it has.
+// By tensor: its pin.
 std::map<TensorId, const LayoutPin*> look_up(const ir::Graph& graph, const Mesh& mesh,
                                              const std::vector<LayoutPin>& pins) {
   std::map<TensorId, const LayoutPin*> found;
@@ -115,7 +115,7 @@ struct Finder {
   }
 
  private:
-  // With one dimension of the mesh open, the others as they are in `as`; with none given, all at once.
+  // With one dimension of the mesh open and the others as in `as`; if none is given, all are open.
   LayoutGraph graph_of(const std::map<TensorId, NdSbp>& pins, std::optional<size_t> dimension,
                        std::optional<planner::Layouts> as) {
     LayoutSpace space{request.partial, pins, {}, {}, std::move(as)};
@@ -132,7 +132,7 @@ struct Finder {
     return find_layouts_within(graph_of(pins, dimension, as), request.weights, request.memory, effort);
   }
 
-  // Innermost first, but for the tensor dimension.
+  // Innermost first, except the tensor dimension.
   std::vector<size_t> in_turn() const {
     std::vector<size_t> dims;
     for (size_t d = mesh.dims(); d-- > 0;) dims.push_back(d);
@@ -140,10 +140,10 @@ struct Finder {
     return dims;
   }
 
-  // One dimension after the other, until none gains by itself.
+  // One dimension after the other, until no single one gains.
   FoundLayouts then_the_others(const std::map<TensorId, NdSbp>& pins, FoundLayouts found) {
     const std::vector<size_t> dims = in_turn();
-    std::map<size_t, double> lower{{*found.dimension, found.lower}};  // with the others as they are
+    std::map<size_t, double> lower{{*found.dimension, found.lower}};  // with the others unchanged
     while (lower.size() < dims.size()) {
       const size_t d = *std::find_if(dims.begin(), dims.end(), [&](size_t dim) { return !lower.count(dim); });
       FoundLayouts next = find_layouts(graph_of(pins, d, found.layouts), found.weights, most_joint, effort);
@@ -216,7 +216,7 @@ bool needs_layouts(const planner::Job& job) { return job.parallel.tp > 1 && !job
 
 bool keeps(const planner::LaidOut& laid, const std::vector<LayoutPin>& pins) {
   const ir::Graph& graph = laid.graph;
-  std::map<TensorId, const NdSbp*> read_as;  // parameters, and the copies of them that ops read
+  std::map<TensorId, const NdSbp*> read_as;  // parameters, and the copies that ops read
   const auto parameter = [&](TensorId t) {
     const ir::Op& producer = at(graph.ops, graph.tensor(t).producer);
     return ir::has_op(producer.type) ? pinned_as(graph, t) : t;

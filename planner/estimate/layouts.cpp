@@ -20,21 +20,21 @@ Cost cost_weights(const LayoutWeights& weights) {
   return cost;
 }
 
-// Layers in a row, of which every `period` have the problems of those before: `count` blocks of them.
+// Consecutive layers whose problems repeat every `period` layers, in `count` blocks.
 struct Run {
   size_t first = 0, period = 1, count = 0;
   size_t layers() const { return period * count; }
   size_t block(size_t place) const { return first + place * period; }  // its first layer
 };
 
-// A run's tables over what goes in below its first layer and out above its last, one for each joint choice of
-// the tensors that all of its layers share; or where that would be too large, one layer that stands for all,
-// whose nodes are in the problem itself.
+// A run's tables over the tensors into its first layer and out of its last, one for each joint choice of the
+// tensors that all its layers share. If these would be too large, one layer stands for all, and its nodes are
+// in the problem itself.
 struct Bridge {
   Run run;
   LayoutPart layer;          // the first block
   std::vector<int> in, out;  // its nodes
-  std::vector<int> tables;   // none: one stands for all
+  std::vector<int> tables;   // none: one layer stands for all
 };
 
 // Only one block of a run is solved, and its tables hold numbers; fronts take several times as much.
@@ -57,7 +57,7 @@ class Composed {
   FoundLayouts run() {
     std::vector<ir::OpId> rest;
     const auto& layers = graph_.layers();
-    bool below_is_rest = false;  // what goes into a run has its node there
+    bool below_is_rest = false;  // the tensors into a run have their nodes there
     for (size_t l = 0; l < layers.size();) {
       if (effort_.look) effort_.look();
       const Run run = run_from(l);
@@ -75,7 +75,7 @@ class Composed {
   }
 
  private:
-  // The shortest period with which a block comes more than twice.
+  // The shortest period with which a block occurs more than twice.
   Run run_from(size_t first) const {
     const size_t layers = graph_.layers().size();
     for (size_t period = 1; period <= longest_period; ++period) {
@@ -149,11 +149,11 @@ class Composed {
     return count;
   }
 
-  // The layers that are left, and an edge for each run, between two nodes that have the joint choices.
+  // Solves the remaining layers, with an edge for each run between two nodes that have the joint choices.
   FoundLayouts solve_rest(const std::vector<ir::OpId>& rest) {
     LayoutPart part = graph_.part(rest);
     Assignment problem = weighed({part.problem, {}, {}}, weights_).problem;
-    std::vector<std::pair<int, int>> ends;  // of each bridge; the first node of one that stands for all
+    std::vector<std::pair<int, int>> ends;  // of each bridge; if one layer stands for all, its first node
     for (const Bridge& b : bridges_) {
       if (b.tables.empty()) {
         ends.emplace_back(add_for_all(part, problem, b), 0);
@@ -199,8 +199,8 @@ class Composed {
     return found;
   }
 
-  // One layer of a run, at the cost of all of them, whose tensors below and above are those around the run in
-  // one layout. Returns its first node.
+  // Adds one layer of a run at the cost of all of them. Its tensors below and above are those around the run,
+  // with equal layouts. Returns its first node.
   int add_for_all(const LayoutPart& part, Assignment& problem, const Bridge& b) const {
     const auto first = static_cast<int>(problem.nodes.size());
     const auto times = static_cast<double>(b.run.count);
@@ -232,7 +232,7 @@ class Composed {
     return first;
   }
 
-  // A node whose choices are those of several tensors together, the last fastest.
+  // Adds a node whose choices are the joint choices of several tensors, the last fastest.
   int add_joint(const LayoutPart& part, Assignment& problem, const std::vector<ir::TensorId>& tensors) const {
     const int64_t count = joint_choices(tensors);
     const int node = static_cast<int>(problem.nodes.size());
@@ -272,7 +272,7 @@ class Composed {
   }
 
   static constexpr size_t longest_period = 4;
-  static constexpr int64_t blocks_per_table = 4;  // that are solved at once in the time of one block's table
+  static constexpr int64_t blocks_per_table = 4;  // solved at once in the time of one block's table
 
   const LayoutGraph& graph_;
   std::vector<std::string> keys_;  // by layer
@@ -297,7 +297,7 @@ FoundLayouts find_layouts_within(const LayoutGraph& graph, LayoutWeights weights
                                  const Effort& effort) {
   FoundLayouts found = find_layouts(graph, weights, most_joint, effort);
   const double seconds = found.cost[kernels] + found.cost[collectives] + found.cost[states];
-  double price = 0.05 * seconds / std::max(1.0, found.cost[memory]);  // all bytes together: of the step
+  double price = 0.05 * seconds / std::max(1.0, found.cost[memory]);  // at first all bytes cost 5 % of a step
   for (int step = 0; step < 6 && found.found && found.cost[memory] > bytes; ++step, price *= 2) {
     weights.memory = price;
     found = find_layouts(graph, weights, most_joint, effort);

@@ -14,7 +14,7 @@ namespace {
 double pass_seconds(const StageCost& cost) { return cost.forward + cost.backward; }
 
 // For layers that differ: a cut whose slowest stage is fastest, by dynamic programming over the first layers
-// and the stages that they take.
+// and their number of stages.
 std::vector<int> level_cut(const std::vector<StageCost>& layers, const std::vector<double>& slowness) {
   const size_t n = layers.size();
   std::vector<double> until{0}, until_kernels{0};
@@ -63,14 +63,14 @@ struct LevelStages {
     return all;
   }
 
-  // Puts every layer where it costs least by `price`; empty where that is infinite.
+  // Gives every layer to the stage where it costs least by `price`; empty if that is infinite.
   template <typename Price>
   std::vector<int> cut(int64_t layers, const Price& price) const {
     std::vector<int> result = least;
     std::vector<std::pair<double, double>> next;
     for (size_t s = 0; s < result.size(); ++s) next.push_back(price(s, least[s] + 1));
     for (int64_t left = layers - std::accumulate(least.begin(), least.end(), int64_t{0}); left > 0; --left) {
-      // Ties go to the last: the first stages hold the most micro-batches.
+      // Ties go to the last stage, because the first stages hold the most micro-batches.
       const auto cheapest = std::min_element(next.rbegin(), next.rend());
       if (cheapest->first == infinity) return {};
       const auto at = static_cast<size_t>(next.rend() - cheapest - 1);
@@ -88,7 +88,7 @@ struct LevelStages {
       return all > most ? std::pair(infinity, 0.0) : std::pair(layer[s], all);
     });
   }
-  // Times that a slowest stage could take, from `from` to below `most`.
+  // Possible times of a slowest stage, from `from` to below `most`.
   std::set<double> limits(int64_t layers, double from, double most) const {
     std::set<double> all;
     for (size_t s = 0; s < layer.size(); ++s)
@@ -108,7 +108,7 @@ std::vector<int> level_layers(const ir::models::Model& model, const ModelCost& c
   for (int64_t s = 0; s < std::ssize(slowness); ++s)
     stages.least.push_back(planner::least_layers(model, s, std::ssize(slowness)));
   for (const double slow : slowness) {
-    // Costs once per stage count where stages differ by them.
+    // Costs once per stage matter if stages differ in them.
     const double once = pass_seconds(cost.joint.slowed(slow)) - pass_seconds(cost.joint);
     stages.layer.push_back(pass_seconds(cost.layer.slowed(slow)));
     stages.with_one.push_back(stages.layer.back() + once);
@@ -119,8 +119,8 @@ std::vector<int> level_layers(const ir::models::Model& model, const ModelCost& c
   const auto step = [&](const std::vector<int>& cut) {
     return (micro_batches - 1) * stages.slowest(cut) + stages.sum(cut);
   };
-  // The time that layers on the fastest devices alone could save is the most by which the slowest stage may
-  // be slower.
+  // The slowest stage may be slower at most by the time that could be saved with all layers on the fastest
+  // devices.
   const double cheapest = *std::min_element(stages.layer.begin(), stages.layer.end());
   double saves = 0;
   for (size_t s = 0; s < best.size(); ++s)

@@ -14,7 +14,7 @@ namespace boxcar::search {
 
 namespace {
 
-// Total computing of stages, each of which takes `times` as long as the one before, on devices of this
+// Total computing of stages, each of which takes `times` as long as the previous one, on devices of this
 // slowness.
 double shares(const std::vector<double>& slowness, double times) {
   double sum = 0, seconds = 1;
@@ -54,7 +54,7 @@ double of_all_stages(const planner::Job& job, const KindCosts& costs, const Coun
   return all;
 }
 
-// Seconds of the update's kernels on all stages; a table that several ops read is left out.
+// Seconds of the update's kernels on all stages, without a table that several ops read.
 double updating(const planner::Job& job, const ModelCost& cost) {
   const planner::Hints& h = job.parallel;
   const bool sharded = planner::sharding_of(h).states;
@@ -68,9 +68,9 @@ double updating(const planner::Job& job, const ModelCost& cost) {
   return std::max(0.0, sum);
 }
 
-// Virtual stages that differ, as they are cut: before a stage's first run come forward passes of the first
-// chunks of the stages before it, and behind its last run their backward passes, but for what is behind the
-// gradient that the next one waits for.
+// For unequal virtual stages with their given cut. Before a stage's first run come forward passes of the
+// first chunks of the stages before it. After its last run come their backward passes, except the part after
+// the gradient for which the previous stage waits.
 double least_as_cut(const planner::Job& job, const KindCosts& costs, const Counting& count, double behind) {
   const planner::Hints& h = job.parallel;
   const auto least = [&](StageCost ModelCost::*part) {
@@ -95,7 +95,7 @@ double least_as_cut(const planner::Job& job, const KindCosts& costs, const Count
   return most;
 }
 
-// Backward passes in two parts: of the seconds `all` of a micro-batch.
+// For backward passes in two parts: from the seconds `all` of a micro-batch.
 double least_split(const planner::Job& job, const KindCosts& costs, const Counting& count, double all) {
   const double m = job.train.micro_batches;
   double forward = 1, ends = 0;  // a share of a layer's; seconds
@@ -109,8 +109,8 @@ double least_split(const planner::Job& job, const KindCosts& costs, const Counti
   return forward * (all / (1 - std::pow(1 - forward / m, job.parallel.pp)) - ends);
 }
 
-// Equal layers, whole, on any stages. The passes of a stage come before the next one's first run, but for
-// `behind`; where backward passes are split, its forward pass alone does.
+// For equal, whole layers on any stages. The passes of a stage, except `behind`, count before those of the
+// next one; if backward passes are split, only its forward pass does.
 double least_of_layers(const planner::Job& job, const KindCosts& costs, const Counting& count, bool split,
                        double behind) {
   const planner::Hints& h = job.parallel;
@@ -136,8 +136,8 @@ double least_of_layers(const planner::Job& job, const KindCosts& costs, const Co
   if (layer.all <= 0 || layer.before > layer.all) return 0;
   const Seconds first = least(&ModelCost::first), last = least(&ModelCost::last),
                 joint = least(&ModelCost::joint);
-  // The most layers that stages have time for. A layer more on one stage takes no more than one from those
-  // behind it, so each takes all that it can; one without time for its ends gives some back.
+  // The most layers that stages have time for. One more layer on a stage takes at most one from later stages,
+  // so each stage takes as many as it can. A stage without time for its ends takes a negative number.
   const auto layers_in = [&](double seconds) {
     double taken = 0, before = 0;
     for (int stage = 0; stage < h.pp; ++stage) {
@@ -166,7 +166,7 @@ double least_on(const std::vector<double>& slowness, const planner::Job& job, co
   const double all = of_all_stages(job, costs, count), m = job.train.micro_batches, v = h.virtual_stages;
   const double update =
       count.waits() ? std::min(updating(job, costs.recomputed), updating(job, costs.others)) : 0;
-  const double alone = (m * all + update) / shares(slowness, 1);  // where every stage takes as long
+  const double alone = (m * all + update) / shares(slowness, 1);  // if every stage takes equally long
   const bool split = planner::splits_backward(planner::pipeline_of(h, job.train.micro_batches).kind);
   if (!costs.recomputed.layers.empty() || h.pp == 1) return alone;
   const bool equal = ir::models::expert_every(job.model) == 1;
@@ -175,8 +175,8 @@ double least_on(const std::vector<double>& slowness, const planner::Job& job, co
     const double least = std::max(alone, least_split(job, costs, count, all));
     return count.waits() ? std::max(least, least_of_layers(job, costs, count, split, 0)) : least;
   }
-  // With virtual stages, only the first chunk, a v-th, of a stage is before the next one. Kernels of a
-  // backward pass after the gradient that the stage before waits for run beside that stage.
+  // With virtual stages, only the first chunk of a stage, a v-th of it, comes before the next stage. Kernels
+  // of a backward pass after the gradient for which the previous stage waits run beside that stage.
   const double boundary = std::max(count.behind(costs.recomputed), count.behind(costs.others));
   const auto [fewest, most] = std::minmax_element(h.stage_layers.begin(), h.stage_layers.end());
   double least = alone;
@@ -185,7 +185,7 @@ double least_on(const std::vector<double>& slowness, const planner::Job& job, co
   if (equal && h.virtual_stages == 1 && count.waits())
     least = std::max(least, least_of_layers(job, costs, count, split, boundary));
   if (h.virtual_stages > 1 && *fewest != *most) return least;
-  for (const double slow : {1.0, slowness.back()}) {  // of the slowest device's line, with any others
+  for (const double slow : {1.0, slowness.back()}) {  // on the line of the slowest device, with any others
     std::vector<double> line(slowness.size(), 1);
     line.back() = slow;
     const double behind = slow * boundary;

@@ -29,7 +29,7 @@ double phase_seconds(const ir::Program& program, int phase, const std::vector<do
 double waiting_seconds(const ir::Program& program, int phase, const std::vector<double>& seconds, int after) {
   std::vector<double> ready(program.registers.size()), queue(program.queues.size());
   std::vector<bool> needs_kernel(program.registers.size());
-  double begin = 0, end = 0, busy = 0;  // of the compute queue, behind `after`
+  double begin = 0, end = 0, busy = 0;  // of the compute queue, after actor `after`
   for (size_t a = 0; a < program.actors.size(); ++a) {
     const ir::Actor& actor = program.actors[a];
     if (actor.phase != phase || actor.is(ir::OpKind::accumulate)) continue;

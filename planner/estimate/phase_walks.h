@@ -1,4 +1,4 @@
-// Walks over the acts of a phase of a program, each queue in order and everything else at rest. `seconds` are
+// Walks over the acts of a phase of a program, each queue in order and nothing else running. `seconds` are
 // those of the program's acts.
 //
 //   a kernel of 2 s, its collective of 6 s, a kernel of 4 s beside it, then one of 1 s that needs the former
@@ -12,26 +12,26 @@
 
 namespace boxcar::search {
 
-// Whether every plan of the job has this kernel whole, whatever is sharded.
+// Whether every plan of the job runs this kernel in full, with any sharding.
 bool computes(const ir::Program& program, const ir::Actor& actor);
 
-// End of the last act of a phase, in s, where all inputs from elsewhere are there at its start. Pulls take no
-// time: in a pipeline they run behind other work.
+// End of the last act of a phase, in s, if all inputs from elsewhere are ready at its start. Pulls take no
+// time, because in a pipeline they run beside other work.
 double phase_seconds(const ir::Program& program, int phase, const std::vector<double>& seconds);
 
-// Time, in s, for which the compute queue waits in a phase behind actor `after`; see StageCost. An act that
-// needs no kernel of the phase has ended before it begins.
+// Time, in s, for which the compute queue waits in a phase after actor `after`; see StageCost. An act that
+// needs no kernel of the phase counts as ended before the phase begins.
 double waiting_seconds(const ir::Program& program, int phase, const std::vector<double>& seconds,
                        int after = -1);
 
-// Time, in s, behind the gradient that the stage before waits for; see ModelCost.
+// Time, in s, after the gradient for which the previous stage waits; see ModelCost.
 struct BehindBoundary {
   double kernels = 0, waiting = 0;
 };
 // `own` is a program of the plan.
 BehindBoundary behind_boundary(const ir::Plan& plan, int own, const std::vector<double>& seconds);
 
-// Time of the compute queue, in s, at its first kernel of the backward pass that needs anything of another
+// Time of the compute queue, in s, until its first kernel of the backward pass that needs data of another
 // program; see ModelCost.
 double before_gradient(const ir::Program& program, const std::vector<double>& seconds);
 

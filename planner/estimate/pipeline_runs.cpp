@@ -13,12 +13,12 @@ using planner::Pipeline;
 
 constexpr int followed = 4;  // times as many micro-batches as stages
 
-// One stage on its way through its order.
+// The progress of one stage through its order.
 struct Walk {
   std::vector<ir::PhaseRun> order;
   size_t next = 0;
-  double now = 0;   // its last run has ended
-  double sent = 0;  // its last transfer has ended
+  double now = 0;   // when its last run ended
+  double sent = 0;  // when its last transfer ended
 };
 
 class Runs {
@@ -50,7 +50,7 @@ class Runs {
     return arrivals[static_cast<size_t>(part) * batches() + static_cast<size_t>(micro_batch)];
   }
 
-  // False where what it reads is not made yet, or where none is left.
+  // False if the run's inputs are not made yet, or if no run is left.
   bool run_next(int stage) {
     Walk& walk = at(walks_, stage);
     if (walk.next == walk.order.size()) return false;
@@ -84,7 +84,7 @@ class Runs {
 
   const Pipeline& p_;
   const std::vector<RunTimes>& times_;
-  // By part and micro-batch: when what it made is where it is read; -1: not yet.
+  // By part and micro-batch: when its results have reached their reader; -1: not yet.
   std::vector<double> forward_, backward_;
   std::vector<Walk> walks_;
 };

@@ -34,7 +34,7 @@ double groups_on_nic(const backends::Node& node, const Mesh& mesh) {
   double groups = 1;
   for (size_t d = 0; d < mesh.dims(); ++d) {
     if (mesh.names[d] == "dp" || mesh.names[d] == "replica") continue;
-    const int64_t beside = std::max<int64_t>(1, node.gpus / mesh.strides[d]);  // of a group, on a node
+    const int64_t beside = std::max<int64_t>(1, node.gpus / mesh.strides[d]);  // ranks of a group on a node
     if (beside >= mesh.extents[d]) continue;
     groups = std::max(
         groups, static_cast<double>(node.gpus) / static_cast<double>(std::max<int64_t>(beside, node.nics)));

@@ -23,7 +23,7 @@ std::vector<double> slowness_by_stage(const Hints& hints, const backends::Cluste
   return factors;
 }
 
-// Where the slowest devices share a stage, the next ones share the next, and so on.
+// The least factors occur if the slowest devices share a stage, the next ones share the next, and so on.
 std::vector<double> least_slowness(const Hints& hints, const backends::Cluster& cluster) {
   std::vector<double> factors(static_cast<size_t>(hints.pp), 1);
   if (cluster.slowdown.empty()) return factors;

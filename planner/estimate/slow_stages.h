@@ -1,9 +1,9 @@
-// Which stages stand on slow devices of a job's cluster.
+// The stages that are on slow devices of a job's cluster.
 //
 //   dp 8, pp 4, devices 16 to 23 slow by 1.3: {1, 1, 1.3, 1}; in mesh_order "dp,pp,cp,tp"
 //   {1.3, 1.3, 1.3, 1.3}
 //
-// A stage waits for its slowest device: tensor parallelism for every layer, data parallelism once a step.
+// A stage waits for its slowest device: tensor parallelism in every layer, data parallelism once per step.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace boxcar::search {
 
-// By stage, the factor on kernel times of its slowest device, at least 1.
+// By stage, the factor of its slowest device on kernel times, at least 1.
 std::vector<double> slowness_by_stage(const planner::Hints& hints, const backends::Cluster& cluster);
 
 // The least factors that stages have in any order; the fastest first.

@@ -44,21 +44,22 @@ int on_node(const Job& job, const planner::Mesh& mesh) {
 
 namespace {
 
-// Seconds that a communication adds to the work that it runs behind: a part of it has nothing to hide behind,
-// and the hidden part takes multiprocessors from kernels.
+// Seconds that a communication adds to the work beside which it runs, `behind` seconds. The share `open` has
+// no work to hide it, and the hidden part takes multiprocessors from kernels.
 double added(const Job& job, double seconds, double behind, double open) {
   const double shown = open * seconds + (1 - open) * std::max(seconds - behind, 0.0);
   return shown + job.cluster.device->overlap_slowdown * (seconds - shown);
 }
 
-// Seconds that a backward pass takes longer with so many more on the device and in launches: it takes as long
-// as the slower of device and host.
+// The increase of a backward pass with this many more seconds on the device and in launches. The pass takes
+// as long as the slower of device and host.
 double longer(const StageCost& stage, double seconds, double launches) {
   return std::max(stage.lead + seconds, launches) - std::max(stage.lead, 0.0);
 }
 
-// Elements of the parameters that a stage's forward passes begin with: the first layer, and embeddings. Where
-// gradients are sharded every virtual stage waits for those of its first layer, whose sums it makes last.
+// Elements of the parameters with which a stage's forward passes begin: those of the first layer and of
+// embeddings. If gradients are sharded, every virtual stage waits for those of its first layer, which it sums
+// last.
 double first_elements(const ModelCost& cost, const planner::Hints& h, int stage) {
   const int waits = planner::sharding_of(h).gradients ? h.virtual_stages : 1;
   if (cost.layers.empty()) return waits * cost.layer.elements + (stage == 0 ? cost.first.elements : 0);
@@ -66,22 +67,22 @@ double first_elements(const ModelCost& cost, const planner::Hints& h, int stage)
   return at(cost.layers, before).elements;
 }
 
-// The communication of data and context parallelism and the update of a stage, while `stages` of a node
-// communicate.
+// Seconds of the communication of data and context parallelism and of the update of a stage, while `stages`
+// stages of a node communicate.
 double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost& stage, double first,
                      int stages) {
   const Hints& h = job.parallel;
   const planner::Sharding sharding = planner::sharding_of(h);
   const double update = sharding.states ? stage.update.sharded(sharded_part(h, stage)) : stage.update.whole;
   if (h.dp == 1 && h.cp == 1) return update;
-  // From a rank of a dimension to the next one.
+  // Devices from a rank of a dimension to the next one.
   const auto stride = [&](std::initializer_list<const char*> names) {
     int innermost = -1;
     for (const char* name : names) innermost = std::max(innermost, mesh.dim(name));
     return innermost < 0 ? 0 : at(mesh.strides, innermost);
   };
   const int dp_stride = stride({"replica", "dp", "ep"}), cp_stride = stride({"cp"});
-  // Over every `apart`-th data-parallel rank, and `cp` of context parallelism.
+  // A collective over every `apart`-th data-parallel rank and `cp` ranks of context parallelism.
   const auto among = [&](sbp::Collective collective, double bytes, int apart, int cp) {
     std::vector<int> group;
     for (int d = 0; d < h.dp; d += apart)
@@ -98,7 +99,7 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
     return among(sbp::Collective::all_gather, dense * size, 1, h.cp) +
            among(sbp::Collective::all_gather, stage.expert_elements * size, h.ep, h.cp);
   };
-  // Gradients that are made in parts are reduced over data parallelism alone; whole ones are gathered then.
+  // Gradients that are made in parts are reduced only over data parallelism; then whole ones are gathered.
   const auto reduce_seconds = [&](sbp::Collective collective, double size) {
     const bool whole = collective == sbp::Collective::all_reduce;
     return among(collective, dense * size, 1, h.cp) +
@@ -107,13 +108,13 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
            (whole ? among(sbp::Collective::all_gather, made * size, h.dp, h.cp) : 0);
   };
   const double layers = std::max(1, stage.layers);
-  // Where backward passes are split, gradients are made in the second parts.
+  // If backward passes are split, gradients are made in the second parts.
   const double behind = stage.weight > 0 ? stage.weight : stage.backward;
   const GradientBytes gradient = gradient_bytes(job);
   const double parameter = gradient.made;
-  // Gradients of the embeddings and of the first layer come last, and their parameters are wanted first.
+  // Gradients of the embeddings and of the first layer come last, and their parameters are needed first.
   const double open = stage.elements > 0 ? std::min(1.0, first / stage.elements) : 0;
-  // Kernels that cast a gradient, or add it up, by the bytes that they move in place of the usual ones'.
+  // Kernels that cast or accumulate a gradient, scaled by the bytes that they move over the usual ones.
   const auto kernels = [&](double bytes) {
     return stage.accumulate.sharded(bytes / (gradient.made + 2 * gradient.summed));
   };
@@ -137,8 +138,8 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
   const double kernels_more = sums + casts - stage.accumulate.whole;
   if (!sharding.gathers_in_each_pass())
     return update + once + m * (added(job, reduce, behind, open) + longer(stage, kernels_more, launches));
-  // On the way back a layer's gradients are reduced before the next layer's parameters are gathered, which
-  // its kernels wait for: only the adding up of gradients is behind them.
+  // In the backward pass a layer's gradients are reduced before the next layer's parameters are gathered, for
+  // which its kernels wait. Only the accumulation of gradients can hide them.
   const double gather = layers * gather_seconds(parameter / layers);
   const double waits = added(job, gather + reduce, sums, open);
   return update +
@@ -151,7 +152,7 @@ double step_end(const Job& job, const planner::Mesh& mesh, const ModelCost& cost
                 const std::vector<StageCost>& stages, const std::vector<double>& ends) {
   const int node = job.cluster.node.gpus;
   const int together = planner::stages_on_node(mesh, job.parallel.pp, node);
-  std::vector<double> alone, on_nic;  // s, by stage: with the NICs to itself; that others wait for it
+  std::vector<double> alone, on_nic;  // s, by stage: with the NICs to itself; time that others wait for it
   for (size_t s = 0; s < stages.size(); ++s) {
     const double first = first_elements(cost, job.parallel, static_cast<int>(s));
     alone.push_back(state_seconds(job, mesh, stages[s], first, 1));

@@ -55,15 +55,15 @@ void add(StageCost& sum, const StageCost& part, double times = 1) {
   for (size_t kind = 0; kind < sum.bytes.size(); ++kind) sum.bytes[kind] += times * part.bytes[kind];
 }
 
-// A device's share of sharded states; those of an expert are shared by the ranks that have it.
+// The share of experts in a stage's parameters.
 double experts_of(const StageCost& stage) {
   return stage.elements > 0 ? stage.expert_elements / stage.elements : 0;
 }
 
-// Whether ranks have the same experts, so that their states are sharded too.
+// Whether several ranks have the same experts, so that their states are sharded too.
 bool shares_experts(const Hints& h) { return h.ep < planner::shards_of(h); }
 
-// Where experts stand on every n-th layer, that layer has the states of n layers' experts.
+// The cost of a layer. If every n-th layer has experts, that layer has the states of n layers' experts.
 StageCost layer_at(const Job& job, const ModelCost& cost, size_t index) {
   StageCost layer = cost.layers.empty() ? cost.layer : cost.layers[index];
   const auto every = static_cast<size_t>(ir::models::expert_every(job.model));
@@ -79,10 +79,10 @@ StageCost layer_at(const Job& job, const ModelCost& cost, size_t index) {
   return layer;
 }
 
-// Layers that follow each other on a stage; those that compute again come first.
+// Consecutive layers on a stage. Recomputed ones come first.
 struct Part {
   int stage = 0, begin = 0, layers = 0, recomputed = 0;
-  bool first = false, last = false;  // the model's ends are here
+  bool first = false, last = false;  // whether the model's ends are here
   bool has(int layer) const { return begin <= layer && layer < begin + layers; }
 };
 
@@ -99,7 +99,7 @@ std::vector<std::vector<Part>> parts_of(const Job& job) {
   return parts;
 }
 
-// Uses of a tied table on one stage, from the first on.
+// Uses of a tied table on one stage, in order.
 std::vector<const TiedUse*> tied_uses(const Hints& h, const ModelCost& cost, int stage) {
   std::vector<const TiedUse*> uses;
   for (const TiedUse& use : cost.tied)
@@ -109,10 +109,11 @@ std::vector<const TiedUse*> tied_uses(const Hints& h, const ModelCost& cost, int
 
 double parameter_bytes(const StageCost& cost) { return at(cost.bytes, ir::MemoryKind::parameters); }
 
-// Where the gradient of a table's first use is made, that of its last use waits, and both wait for their sum.
+// When the gradient of a table's first use is made, that of its last use still waits, and both wait for their
+// sum.
 double waiting(const TiedUse& first) { return 2 * parameter_bytes(first.states); }
 
-// A layer, or an end of the model, as ZeRO gathers its parameters and reduces its gradients.
+// A unit for which ZeRO gathers parameters and reduces gradients: a layer, or an end of the model.
 struct Piece {
   double parameters = 0, transient = 0, kept = 0;  // bytes on a device; kept by a micro-batch
 };
@@ -134,9 +135,9 @@ std::vector<Piece> pieces_of(const Job& job, const ModelCost& cost, const Part& 
   return pieces;
 }
 
-// The most bytes that acts of a backward pass need for a moment where gradients are reduced layer by layer:
-// while a piece's gradients are made, those of the piece behind it wait, and those of the next are reduced.
-// With an allocator (`frees`), what pieces behind it kept is given back by then.
+// The most bytes that acts of a backward pass need temporarily if gradients are reduced layer by layer: while
+// a piece's gradients are made, those of the next piece wait, and those of the one after it are reduced. With
+// an allocator (`frees`), the bytes that later pieces kept are free by then.
 double transient_with_gradients(const std::vector<Piece>& pieces, double fragmented, double reduced,
                                 bool frees) {
   double most = 0, freed = 0;
@@ -169,20 +170,20 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
                                                                gradient.reduced / gradient.made, allocates));
   double bytes = optimizer * (sharding.states ? part : 1) + gradients * (sharding.gradients ? part : 1) +
                  parameters * (sharding.parameters ? part : 1);
-  // Tensors that are kept whole exist in parts as well: a gather's inputs and a reduction's outputs.
+  // Tensors that are kept whole also exist in parts: a gather's inputs and a reduction's outputs.
   const double shards =
       sharding.states && planner::shards_of(h) > 1 ? part - (shares_experts(h) ? 0 : experts_of(stage)) : 0;
-  const double reduced = gradient.reduced / gradient.summed;  // before, with a cast of it, and behind
+  const double reduced = gradient.reduced / gradient.summed;  // before reduction, with a cast, and after
   const bool cast = h.dp * h.cp > 1 && gradient.is_cast(false);
   const double in_parts = gradients * (sharding.gradients ? 0 : (cast ? reduced : 0) + shards * reduced) +
                           parameters * (sharding.parameters ? 0 : shards);
   const double in_passes = fragmented * (stage.bytes[kind(ir::MemoryKind::activations)] +
                                          stage.bytes[kind(ir::MemoryKind::workspace)]) +
                            transient;
-  // An allocator gives bytes to the parts after the passes, an arena has all at once.
+  // An allocator gives bytes to the parts after the passes; an arena has all at once.
   bytes += allocates ? std::max(in_passes, in_parts) : in_passes + in_parts;
-  // Each pass of a chunk gathers what it begins with while the device does something else. With an allocator
-  // the bytes of these are there when least others are.
+  // Each pass of a chunk gathers its first parameters while the device does other work. With an allocator
+  // these bytes are held when the fewest others are.
   if (sharding.gathers_in_each_pass() && !allocates)
     for (const Part& one : parts) {
       const std::vector<Piece> pieces = pieces_of(job, cost, one);
@@ -191,7 +192,7 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
   return bytes;
 }
 
-// Seconds to send so many bytes from each rank of a stage to one of another, by all ranks at once.
+// Seconds to send `bytes` from each rank of a stage to one of another, by all ranks at once.
 double send_seconds(const Job& job, const planner::Mesh& mesh, double bytes, int from, int to) {
   return sim::seconds_beside(
       job.cluster,
@@ -211,7 +212,7 @@ double hop_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& c
   return send_seconds(job, mesh, bytes, part % h.pp, (part + 1) % h.pp);
 }
 
-// An encoder's output goes from its stage to all of the decoder's, one after the other.
+// Seconds to send an encoder's output from its stage to all stages of the decoder, one after the other.
 double memory_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& cost) {
   const int64_t decoder = ir::models::decoder_layers(job.model), encoder = job.model.layers() - decoder;
   if (decoder == 0) return 0;
@@ -228,8 +229,8 @@ void add_layers(StageCost& sum, const Job& job, const ModelCost& cost, int begin
   for (int l = begin; l < begin + layers; ++l) add(sum, layer_at(job, cost, static_cast<size_t>(l)));
 }
 
-// Costs with activations of the micro-batches that it holds. The part's input counts with its first layer,
-// its output with its last.
+// Costs of a part, with activations of the micro-batches that it holds. Its input counts with its first
+// layer, its output with its last.
 StageCost cost_of(const Job& job, const KindCosts& costs, const Part& part, const Held& held) {
   const ModelCost& front = part.recomputed > 0 ? costs.recomputed : costs.others;
   const ModelCost& back = part.recomputed < part.layers ? costs.others : costs.recomputed;
@@ -262,8 +263,8 @@ std::vector<StageCost> stages_of(const Job& job, const KindCosts& costs,
       const double transient = std::max(stages[s].transient, uses[0]->states.transient + waiting(*uses[0]));
       add(stages[s], again, -1);
       stages[s].transient = transient;
-      // Its gradient is added to the first's instead of to a sum of its own: three reads and writes of the
-      // gradient's type, where the sum is read and written in its own.
+      // Its gradient is added to that of the first use, not to its own sum. This takes three reads and writes
+      // in the gradient's type, while a sum is read and written in the sum's type.
       const double saved = again.accumulate.whole * (1 - 3 * gradient / (gradient + 2 * sum));
       stages[s].backward -= saved, stages[s].backward_kernels -= saved;
     }
@@ -285,8 +286,8 @@ std::vector<PipelineStage> pipeline_of(const Job& job, const planner::Mesh& mesh
   return pipeline;
 }
 
-// Where runs are followed one by one: of few micro-batches, of backward passes in two parts, of virtual
-// stages that differ, and those of groups that differ.
+// Whether runs are followed one by one: with few micro-batches, backward passes in two parts, unequal virtual
+// stages, or unequal groups.
 bool is_irregular(const Job& job) {
   const Hints& h = job.parallel;
   if (h.pp > 1 && int64_t{h.pp} * h.virtual_stages * job.train.micro_batches <= few_runs) return true;
@@ -317,7 +318,7 @@ std::vector<double> passes_ends(const Job& job, const planner::Mesh& mesh, const
       }
       backward += one.backward;
     }
-    // A table that is there twice saves a stage some of it.
+    // A table that occurs twice on a stage saves some of the time.
     for (size_t v = s; v < times.size(); v += stages.size())
       (splits ? times[v].weight : times[v].backward) -= (backward - stages[s].backward) / h.virtual_stages;
   }
@@ -328,7 +329,7 @@ std::vector<double> passes_ends(const Job& job, const planner::Mesh& mesh, const
 
 constexpr int all_of_them = 1 << 30;
 
-// By stage, where there are no virtual stages.
+// By stage, if there are no virtual stages.
 std::vector<int> counts_of(const InFlight& in_flight) {
   std::vector<int> counts;
   for (const std::vector<Held>& of_stage : in_flight) counts.push_back(static_cast<int>(of_stage[0].to_end));
@@ -340,7 +341,7 @@ bool are_enough(const std::vector<PipelineStage>& stages, double period, const s
   return std::equal(needed.begin(), needed.end(), counts.begin(), std::less_equal<>());
 }
 
-// The least period that these numbers in flight keep.
+// The least period possible with these numbers in flight.
 double period_with(const std::vector<PipelineStage>& stages, const std::vector<int>& counts) {
   double low = least_period(stages), high = low;
   while (!are_enough(stages, high, counts)) low = high, high *= 2;
@@ -408,11 +409,11 @@ Estimate estimate(const Job& job, const KindCosts& costs) {
       slowest_hop = std::max(slowest_hop, stage.send);
       sending = std::max(sending, stage.send + stage.send_back);
     }
-    // A stage with room for all micro-batches of a step never waits for it.
+    // A stage with room for all micro-batches of a step never waits for room.
     std::vector<int> counts = counts_of(in_flight);
     std::replace_if(
         counts.begin(), counts.end(), [&](int count) { return count >= m; }, all_of_them);
-    // With virtual stages every run waits for what it reads.
+    // With virtual stages every run waits for its inputs.
     period = h.virtual_stages == 1 ? period_with(pipeline, counts) : slowest + h.virtual_stages * slowest_hop;
     period = std::max({period, h.virtual_stages * sending, memory_seconds(job, mesh, cost)});
   }

@@ -1,10 +1,10 @@
 // A point's time and memory, from its layers' costs. Candidates are ranked by them.
 //
-//   micro-batches x the period of the pipeline, + the stages beside the slowest once, + what of the states'
-//   communication shows, + the update
+//   micro-batches x the period of the pipeline, + the stages other than the slowest once, + the exposed part
+//   of the states' communication, + the update
 //
-// The period is the slowest stage's time, or longer where transfers take so long that the micro-batches under
-// way do not hide them (pipeline.h).
+// The period is the slowest stage's time, or longer if transfers take so long that the micro-batches in
+// flight do not hide them (pipeline.h).
 #pragma once
 
 #include <optional>
@@ -22,21 +22,21 @@ struct Estimate {
   double bytes = 0;    // on a device of the fullest stage
   int fullest_stage = 0;
   // The most by which backward passes in two parts (zb-h2) could shorten the fill and drain of a pipeline:
-  // two passes' gradients of weights for each stage but one, each about as long as a forward pass.
+  // two passes' gradients of weights for each stage except one, each about as long as a forward pass.
   double split_saves = 0;
 };
 // The part of a stage's sharded states that one device has: experts have fewer replicas.
 double sharded_part(const planner::Hints& hints, const StageCost& stage);
 
-// `job` has dp, stage_layers and micro_batches filled in.
+// REQUIRES: `job` has dp, stage_layers and micro_batches filled in.
 Estimate estimate(const planner::Job& job, const KindCosts& costs);
 
 // By stage, on a device.
 std::vector<double> bytes_by_stage(const planner::Job& job, const KindCosts& costs,
                                    const InFlight& in_flight);
 
-// A stage of so many layers, the first `recomputed` of which recompute, on devices that take `slowness` times
-// as long. Where layers are equal, and there are no virtual stages.
+// A stage of `layers` layers, the first `recomputed` of which recompute, on devices that take `slowness`
+// times as long. For equal layers, without virtual stages.
 struct StageNeeds {
   double seconds = 0;  // of a micro-batch
   double bytes = 0;    // on a device
@@ -44,8 +44,8 @@ struct StageNeeds {
 StageNeeds needs_of(const planner::Job& job, const KindCosts& costs, const InFlight& in_flight, int stage,
                     int layers, int recomputed, double slowness);
 
-// A schedule such as "7,5,3,1" that keeps the pipeline within `slack` of its least period; nothing where 1F1B
-// has as many in flight, or where there are virtual stages.
+// A schedule such as "7,5,3,1" that keeps the pipeline within `slack` of its least period. Nothing if 1F1B
+// has as many in flight, or if there are virtual stages.
 std::optional<planner::PipelineSchedule> schedule_for(const planner::Job& job, const KindCosts& costs,
                                                       double slack);
 

@@ -97,7 +97,7 @@ ir::Actor BoxEmitter::collective(const Task& task, const Routes& routes, size_t 
   return actor;
 }
 
-// A slice of a copy, or an equal share of one (so that the shares add up to it).
+// A slice of a copy, or an equal share of it (so that the shares sum to it).
 BoxEmitter::Moving BoxEmitter::emit_local_step(const Task& task, const Boxed& boxed,
                                                const sbp::MeshRoute& route, size_t step, const Moving& from) {
   const NdSbp& result = route.steps[step].result;
@@ -136,7 +136,7 @@ ir::Attrs BoxEmitter::slice_attrs(const sbp::Shape& shape, const NdSbp& from, co
   });
 }
 
-// The declared register behind the last step, else one of its own.
+// The declared register after the last step, else a new one.
 int BoxEmitter::step_register(const Boxed& boxed, const sbp::MeshRoute& route, size_t step,
                               const std::string& suffix) {
   const bool last = step + 1 == route.steps.size();

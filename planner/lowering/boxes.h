@@ -3,7 +3,7 @@
 //
 //   {w.grad, b.grad: P -> S(0) on dp}       one reduce-scatter of two operands
 //   {x: B -> S(0) on tp}                    a slice on each rank
-//   {x: (S(0), S(1)) -> B on (dp, tp)}      two all-gathers; in between the value has a register of its own
+//   {x: (S(0), S(1)) -> B on (dp, tp)}      two all-gathers; between them the value has its own register
 #pragma once
 
 #include "planner/lowering/registers.h"
@@ -19,7 +19,7 @@ class BoxEmitter {
   void emit(const Task& task);
 
  private:
-  // Where a tensor of a bucket is on its way.
+  // The present state of a tensor of a bucket on its route.
   struct Moving {
     sbp::NdSbp layout;
     Held held;

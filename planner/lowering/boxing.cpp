@@ -20,7 +20,8 @@ using sbp::NdSbp;
 
 namespace {
 
-// The number of parts into which a layout cuts a tensor: the same on every rank, however uneven they are.
+// The number of parts into which a layout cuts a tensor. It is the same on every rank, even if the parts are
+// uneven.
 int64_t parts_of(const NdSbp& layout, const Mesh& mesh) {
   int64_t result = 1;
   for (size_t d = 0; d < layout.size(); ++d)
@@ -144,7 +145,7 @@ class Boxer {
     out_->push_back(std::move(task));
   }
 
-  // Each stage adds up its own, then all of them do.
+  // Each stage sums its own values, then all stages sum.
   void insert_joint(Task task) {
     const ir::Op& op = stage_.op(task.ops[0]);
     for (size_t i = 0; i < op.inputs.size(); ++i)
@@ -156,7 +157,7 @@ class Boxer {
     out_->push_back(std::move(task));
   }
 
-  // Operands of the first, of the second, and so on, then what all of them read.
+  // Reads the operands of the first, of the second, and so on, then those that all of them read.
   void insert_update_all(Task task) {
     const ir::Op& first = stage_.op(task.ops[0]);
     const auto own = static_cast<std::ptrdiff_t>(ir::updates_of(first.type, first.attrs)->operands);
@@ -181,7 +182,7 @@ class Boxer {
     return values;
   }
 
-  // Outputs that a state becomes are written over it.
+  // Outputs that are the next value of a state overwrite it.
   void write(OpId o, Task& task) {
     const std::vector<TensorId>& outputs = stage_.op(o).outputs;
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -195,8 +196,8 @@ class Boxer {
     }
   }
 
-  // Boxes tensors that are made in another layout than they are kept in: now, or when the pass
-  // reduce_gradients says.
+  // Boxes tensors that are made in a layout other than the stored one: now, or at the time chosen by the pass
+  // reduce_gradients.
   void box_result(OpId o, size_t output, TensorId t, int phase) {
     const ValueId made = of(t).back();
     if (stage_.in.mesh.devices() == 1) value(made).layout = stage_.stored(t);
@@ -239,13 +240,13 @@ class Boxer {
     return boxed;
   }
 
-  // A constant is made anew in each phase that reads it.
+  // A constant is made again in each phase that reads it.
   bool is_there_for(TensorId t, int phase) {
     const ir::Op& producer = stage_.op(stage_.tensor(t).producer);
     return !of(t).empty() && (!producer.is(ir::OpKind::constant) || value(of(t).back()).scope == phase);
   }
 
-  // The value that a phase reads in this layout, and the one that it may be boxed from.
+  // The value that a phase reads in this layout, and the one from which it may be boxed.
   std::pair<ValueId, ValueId> look_up(TensorId t, const NdSbp& want, int phase) {
     const auto& used = stage_.used(t);
     // The shard from which the kept value was gathered may be newer.
@@ -262,18 +263,18 @@ class Boxer {
     return {-1, base};
   }
 
-  // Whether this box's result is kept for every phase that may want it.
+  // Whether this box's result is kept for every phase that may need it.
   bool is_for_all(TensorId t, const NdSbp& from, const NdSbp& to, int phase) const {
     const Mesh& mesh = stage_.in.mesh;
     const bool partial = any_of(from, [](sbp::Sbp s) { return s.is_partial(); });
     const bool no_larger = !at(tasks_.states.alone, t) && parts_of(to, mesh) >= parts_of(from, mesh);
-    // Where a framework keeps activations that it has gathered, its backward pass does not gather them again.
+    // If a framework keeps gathered activations, its backward pass does not gather them again.
     const bool kept = stage_.in.hints.retained_bytes.contains("all_gather") &&
                       stage_.phases.is_forward(phase) && stage_.tensor(t).role == ir::Role::activation;
     return partial || no_larger || kept;
   }
 
-  // All parameters of a layer together, for one pass.
+  // Gathers all parameters of a layer together for one pass.
   bool gather_group(TensorId t, int phase) {
     if (!at(tasks_.states.alone, t)) return false;
     const auto group = groups_.find({phase, layer_});
@@ -292,7 +293,7 @@ class Boxer {
     return true;
   }
 
-  // Partial results of the update that its kernels read in another layout.
+  // Notes a partial result of the update that its kernels read in another layout.
   void note_sum(TensorId t) {
     if (of(t).empty()) return;
     const ValueId made = of(t).back();
@@ -304,7 +305,7 @@ class Boxer {
           return sums_.push_back({t, value(made).layout, want, made});
   }
 
-  // All sums that are there go together when the first is wanted.
+  // All existing sums are boxed together when the first is needed.
   bool box_sums(TensorId t, int phase) {
     if (!any_of(sums_, [&](const Boxed& sum) { return sum.t == t; })) return false;
     Bucket all = std::exchange(sums_, {});
@@ -341,12 +342,12 @@ class Boxer {
 
   const Stage& stage_;
   StageTasks& tasks_;
-  std::map<std::pair<int, int>, std::vector<TensorId>> groups_;  // that are not gathered yet
+  std::map<std::pair<int, int>, std::vector<TensorId>> groups_;  // not gathered yet
   std::vector<std::vector<ValueId>> of_;                         // by tensor: its values that may be read
-  std::vector<ValueId> made_;                                    // by tensor: what its op has made
-  Bucket sums_;                                                  // of the update, that are not boxed yet
+  std::vector<ValueId> made_;                                    // by tensor: the value made by its op
+  Bucket sums_;                                                  // sums of the update that are not boxed yet
   std::vector<Task>* out_ = nullptr;
-  int layer_ = -1;  // of the task that is inserted
+  int layer_ = -1;  // of the task being inserted
 };
 
 class Checker {

@@ -1,8 +1,8 @@
-// Tensors whose boxings go in one collective: they take the same steps and have one type.
+// Tensors that are boxed in one collective: they take the same steps and have one type.
 //
 //   gradients of three weights, P -> S(0) on dp, and of an expert's, P -> S(0) on ep:
 //     buckets_of(...)                      {w0, w1, w2} {expert}
-//     each of 20 MB, grad_bucket_mb 25     {w0, w1} as soon as it is full, then {w2} and {expert}
+//     each of 20 MB, grad_bucket_mb 25     {w0, w1} when it is full, then {w2} and {expert}
 #pragma once
 
 #include <string>

@@ -23,13 +23,14 @@ using sbp::NdSbp;
 
 namespace {
 
-// On every queue, a stage sends values in the order in which it makes them, and pulls in the order in which
-// values are made, whichever stage sends them. So the pull whose value is made first never waits for another.
-// Values read in another order go on a queue of their own: "net.pp.backward.2". So do values of a chunk that
-// several chunks read, or that read several, as in a U-Net: runs of chunks take turns on each side.
+// On every queue, a stage sends values in the order in which it makes them, and pulls values in the order in
+// which they are made, on any stage. So the pull whose value is made first never waits for another. Values
+// read in another order have a separate queue: "net.pp.backward.2". The same holds for values of a chunk that
+// several chunks read, and for a chunk that reads values of several chunks, as in a U-Net, because runs of
+// chunks alternate on each side.
 class PullQueues {
  public:
-  // A value made by `producer`, at `from`, that is read in `phase`.
+  // The queue for a value made by `producer` at `from` and read in `phase`.
   std::string queue(const std::string& name, OpId producer, const OpSite& from, int phase) {
     for (int beside = 1;; ++beside) {
       const std::string queue = beside == 1 ? name : fmt::format("{}.{}", name, beside);
@@ -58,8 +59,8 @@ class PullQueues {
     }
 
    private:
-    std::map<int, OpId> last_;  // by phase: the producer of what was pulled last
-    // The one phase that reads a chunk's values, and the one chunk of a stage whose values a phase reads.
+    std::map<int, OpId> last_;  // by phase: the producer of the last pulled value
+    // The only phase that reads a chunk's values, and the only chunk of a stage whose values a phase reads.
     std::map<std::pair<int, int>, int> readers_, chunks_;
   };
   std::map<std::string, Pulled> pulled_;
@@ -133,7 +134,7 @@ class Emitter {
     order(task, first);
   }
 
-  // Control edges of a task that became the actors from `first` on.
+  // Adds control edges of a task, whose actors are those from `first` on.
   void order(const Task& task, size_t first) {
     const size_t end = program().actors.size();
     std::vector<int> own;  // its kernel, or its collectives
@@ -268,7 +269,7 @@ class Emitter {
     registers_.set(task.writes[0], registers_.held(task.reads[0]).reg, ready);
   }
 
-  // A sum over all stages: each adds up its own, then all of them do.
+  // A sum over all stages: each sums its own values, then all of them are summed.
   void emit_joint(const Task& task) {
     const OpId o = task.ops[0];
     const ir::Op& op = stage_.op(o);
@@ -317,7 +318,7 @@ class Emitter {
   Names names_;  // of actors
   Registers registers_;
   BoxEmitter boxes_;
-  std::map<TaskId, std::vector<int>> actors_of_;  // of tasks that others wait for
+  std::map<TaskId, std::vector<int>> actors_of_;  // only of tasks that others wait for
   PullQueues pull_queues_;
 };
 

@@ -5,11 +5,11 @@
 //   kernel F0 fc1, reads 2 1, writes 3       fc1                      fc1
 //   box F0 {ln2: S(1) -> B}                  ln2.all_gather           ln2.all_gather
 //   box G {w.grad.sum, b.grad.sum: P -> B}   gradients.all_reduce     gradients.all_reduce.done, of no bytes:
-//                                                                     gradients are reduced where they are
+//                                                                     gradients are reduced in place
 //   pull F1 h3.out                           h3.out.pull, and a link  h3.out
 //
-// A link names the tensor that a pull reads, since the register of another stage's program is not known yet.
-// Rates, credits and initial tokens follow from the readers of each register and their phases
+// A link names the tensor that a pull reads, because the register of another stage's program is not known
+// yet. Rates, credits and initial tokens follow from the readers of each register and their phases
 // (ProgramBuilder::finish).
 #pragma once
 
@@ -30,10 +30,10 @@ struct Link {
 };
 
 struct StageProgram {
-  ProgramBuilder builder;  // not finished: others may read its registers
+  ProgramBuilder builder;  // not finished: other programs may read its registers
   std::vector<Link> links;
   std::vector<int> sent;  // by tensor: the register that other stages pull, -1
-  UnevenParts uneven;     // treated as equal on all ranks of the class
+  UnevenParts uneven;     // shapes treated as equal on all ranks of the class
 };
 
 StageProgram emit(const Stage& stage, const StageTasks& tasks);

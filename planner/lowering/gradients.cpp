@@ -105,11 +105,11 @@ class Reducer {
 
   const Stage& stage_;
   StageTasks& tasks_;
-  std::pair<int, int> at_{-1, -1};  // phase and layer of the task before
+  std::pair<int, int> at_{-1, -1};  // phase and layer of the previous task
   Bucket once_, layer_;
-  std::vector<bool> pending_;              // by tensor: is reduced with the layer that is being made
-  std::vector<Task> sums_, late_;          // of this layer, of the one before
-  std::vector<TaskId> reduced_, awaited_;  // the same: reductions of which nothing is added up
+  std::vector<bool> pending_;              // by tensor: whether it is reduced with the present layer
+  std::vector<Task> sums_, late_;          // of this layer, of the previous one
+  std::vector<TaskId> reduced_, awaited_;  // the same: reductions without accumulation
   TaskId ids_ = 0;
 };
 

@@ -45,7 +45,7 @@ class Orderer {
     std::vector<OpId> ops;
     for (OpId o = 0; o < stage_.ops(); ++o)
       if (stage_.here(o) && stage_.site(o).run != Run::update && !is_source(stage_.op(o))) ops.push_back(o);
-    if (stage_.phases.split)  // the graph has both parts of a backward pass in one
+    if (stage_.phases.split)  // the graph does not separate the parts of a backward pass
       std::stable_sort(ops.begin(), ops.end(), [&](OpId a, OpId b) {
         return std::max(stage_.site(a).run, Run::backward) < std::max(stage_.site(b).run, Run::backward);
       });
@@ -88,7 +88,7 @@ class Orderer {
     for (const auto& [rule, ops] : together) update_together(ops);
   }
 
-  // Adds ops that follow from the states that `op` updates, except those already `made` with them.
+  // Adds ops that depend on the states that `op` updates, except those already `made` with them.
   void after_update(const ir::Op& op, const std::vector<OpId>& made = {}) {
     for (TensorId t : op.outputs)
       if (const TensorId state = at(states_.becomes, t); state >= 0) {
@@ -104,7 +104,7 @@ class Orderer {
     }
   }
 
-  // One kernel for all these updates, which also writes the casts of weights.
+  // Adds one kernel for all these updates, which also writes the casts of weights.
   void update_together(const std::vector<OpId>& ops) {
     Task task{TaskKind::update_all, stage_.phases.update()};
     task.ops = ops;
@@ -125,8 +125,9 @@ class Orderer {
 
   TensorId updated_by(OpId update) const { return at(states_.becomes, stage_.op(update).outputs[0]); }
 
-  // A weight whose norm is taken is read before its update, so nothing may read it afterwards in the same
-  // step. Unless the update writes all that does so itself, it writes a copy, which is read in its place.
+  // A weight whose norm is needed is read before its update, so nothing may read it afterwards in the same
+  // step. If something else than the update's own cast would, the update writes a copy, which is read
+  // instead.
   bool is_read_from_copy(OpId update) {
     const ir::Op& op = stage_.op(update);
     if (!ir::updates_of(op.type, op.attrs)->has_norms) return false;
@@ -136,7 +137,7 @@ class Orderer {
            any_of(states_.gathers, [&](const Boxed& gather) { return gather.t == state; });
   }
 
-  // The type of what it writes besides the state.
+  // The type of the copy that it writes besides the state.
   std::string copied_as(OpId update) {
     const OpId cast = cast_of(updated_by(update));
     if (is_read_from_copy(update)) return ir::to_text(stage_.tensor(updated_by(update)).type.dtype);
@@ -151,7 +152,7 @@ class Orderer {
     return copy;
   }
 
-  // The cast that reads a state as it is kept, if there is one.
+  // The cast that reads a state in its stored layout, if there is one.
   OpId cast_of(TensorId state) {
     for (OpId o : states_.copies[state])
       if (stage_.op(o).is(ir::OpKind::cast) && stage_.layout(o).inputs[0] == stage_.stored(state)) return o;

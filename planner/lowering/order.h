@@ -1,4 +1,4 @@
-// Pass order_ops: the ops of a stage in program order, as tasks that name no values yet.
+// Pass order_ops: puts the ops of a stage in program order, as tasks that name no values yet.
 //
 //   graph     ln1 qkv ... qkv.grad ln1.grad grad_norm2 cast(w) adam(w)
 //   passes    kernels ln1 qkv ... qkv.grad ln1.grad, each in the phase of its run
@@ -6,14 +6,14 @@
 //             with fused_optimizer: joint grad_norm2, update_all {adam(w), adam(b), ...} with their casts
 //             with norms of weights: kernel lamb_norms(w), update_all {lamb(w)} with its cast
 //
-// Where a backward pass is split, ops of its second part stand behind those of the first. With overlap_tp, an
-// `ahead` task asks for values of the forward pass that the next kernel reads again. It stands before the
-// kernel in front:
+// If a backward pass is split, ops of its second part come after those of the first. With overlap_tp, an
+// `ahead` task requests values of the forward pass that the next kernel reads again. It comes one kernel
+// earlier:
 //
 //   compute:  gelu.grad | fc1.grad_x         | fc1.grad_w          | ln2.grad
 //   net.tp:               ln2.all_gather.2     ln2.grad.reduce_scatter
 //
-// Afterwards every op of the stage stands in one task, behind the tasks that make its operands.
+// Afterwards every op of the stage is in one task, after the tasks that make its operands.
 #pragma once
 
 #include "planner/lowering/stage.h"

@@ -39,7 +39,7 @@ class Overlapper {
     reader.wanted = true;
   }
 
-  // The first kernel behind a gather.
+  // Notes the first kernel after a gather.
   void note_reader(Task& task) {
     Reader& reader = readers_[task.phase];
     if (reader.wanted) reader = {&task, false};
@@ -52,7 +52,7 @@ class Overlapper {
 
   struct Reader {
     Task* kernel = nullptr;
-    bool wanted = false;  // of the gather before, not there yet
+    bool wanted = false;  // the first kernel after the last gather is still to come
   };
 
   const Stage& stage_;

@@ -1,14 +1,14 @@
-// Lowering of one pipeline stage: passes over its part of the laid-out graph, each in a file of its own and
-// followed by a check of what it promises, then its program.
+// Lowering of one pipeline stage: passes over its part of the laid-out graph, then its program. Each pass has
+// its own file and is followed by a check of its promise.
 //
-//   shard_states      what lives from step to step, and how shards become whole again
-//   order_ops         ops in program order, for each micro-batch and once a step
+//   shard_states      values that live from step to step, and gathers of shards
+//   order_ops         ops in program order, for each micro-batch and once per step
 //   reduce_gradients  when gradients are reduced, and in which buckets
-//   insert_boxing     who reads which value, and the boxes, loads and pulls that make them
-//   overlap           what waits for kernels that it does not read
+//   insert_boxing     the value that each reader reads; boxes, loads and pulls for them
+//   overlap           tasks that wait for kernels that they do not read
 //   emit              actors and registers
 //
-// A pass reads the stage and what the passes before it have left (tasks.h), and changes nothing else.
+// A pass reads the stage and the results of earlier passes (tasks.h), and changes only these results.
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@
 
 namespace boxcar::planner {
 
-// `places`: the row-major mesh indices of the ranks of the class. Throws Error (fault) naming a pass whose
-// promise is broken.
+// `places`: the row-major mesh indices of the ranks of the class. Throws Error (fault) naming a pass that
+// broke its promise.
 StageProgram lower_stage(const LoweringInput& input, int stage, std::vector<int> places, std::string name);
 
 }  // namespace boxcar::planner

@@ -61,7 +61,7 @@ int Registers::make_for(ValueId v) {
 
 int Registers::make(TensorId t, const NdSbp& layout, const std::string& suffix) {
   const ir::TensorType type = local_type(t, layout);
-  const double kept = kept_beside(t, suffix);  // 0: over its operand; a byte then, as none is a control edge
+  const double kept = kept_beside(t, suffix);  // 0: over its operand; then 1 byte, as 0 is a control edge
   const auto bytes = static_cast<int64_t>(kept * static_cast<double>(type.bytes()));
   const int reg = builder_.add_register(names_.unique(stage_.tensor(t).name + suffix), type,
                                         memory_of(stage_.tensor(t).role), kept > 0 ? bytes : 1);
@@ -81,8 +81,8 @@ ir::TensorType Registers::local_type(TensorId t, const NdSbp& layout) {
   return stage_.local_type(t, layout);
 }
 
-// Bytes of a kernel's result with those that the framework keeps beside it, as a multiple of its own; the
-// first of two runs keeps nothing.
+// Bytes of a kernel's result and of those that the framework keeps with it, as a multiple of its own. The
+// first of two runs keeps nothing more.
 double Registers::kept_beside(TensorId t, const std::string& suffix) const {
   const std::map<std::string, double>& retained = stage_.in.hints.retained_bytes;
   const OpId producer = stage_.tensor(t).producer;
@@ -90,7 +90,7 @@ double Registers::kept_beside(TensorId t, const std::string& suffix) const {
   const ir::Op& op = stage_.op(producer);
   const auto found = retained.find(op.type);
   if (found == retained.end() || op.outputs[0] != t || op.runs_again) return 1;
-  return stage_.here(producer) ? found->second : std::max(1.0, found->second);  // a copy lies over nothing
+  return stage_.here(producer) ? found->second : std::max(1.0, found->second);  // a copy overwrites nothing
 }
 
 void Registers::add_inputs(ir::Actor& actor, const std::vector<ValueId>& values) const {

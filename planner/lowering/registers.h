@@ -1,9 +1,10 @@
-// Registers of one program, by value: their local types and names, and where readers find each value.
+// Registers of one program, by value: their local types and names, and the register in which readers find
+// each value.
 //
 //   Registers registers(stage, tasks, builder);
 //   registers.make_for(v);             // "h0.ln2", float16[1, 16, 64] on this rank
 //   registers.held(v)                  // {register, the shape that readers see, -1}
-//   registers.add_inputs(actor, {v});  // an input, with a view where the register has another shape
+//   registers.add_inputs(actor, {v});  // an input, with a view if the register has another shape
 #pragma once
 
 #include <set>
@@ -19,7 +20,7 @@
 
 namespace boxcar::planner {
 
-// Shapes in layouts that do not cut them evenly: ranks hold parts of different sizes.
+// Shapes with layouts that do not cut them evenly, so that ranks hold parts of different sizes.
 using UnevenParts = std::set<std::pair<sbp::Shape, sbp::NdSbp>>;
 bool is_even(const sbp::Shape& shape, const sbp::NdSbp& layout, const Mesh& mesh);
 
@@ -36,7 +37,7 @@ class Names {
 struct Held {
   int reg = -1;
   sbp::Shape shape;
-  int ready = -1;  // control register: the value is written over in place, and whole once this is there
+  int ready = -1;  // control register: the value is overwritten in place, and complete once this is ready
 };
 
 class Registers {
@@ -45,7 +46,7 @@ class Registers {
 
   const Held& held(ValueId v) const { return at(held_, v); }
   void set(ValueId v, Held held) { at(held_, v) = std::move(held); }
-  // The value is in this register, in its own shape.
+  // Records that the value is in this register, in its own shape.
   void set(ValueId v, int reg, int ready = -1);
   int make_for(ValueId v);
   int make(ir::TensorId t, const sbp::NdSbp& layout, const std::string& suffix);
@@ -53,12 +54,12 @@ class Registers {
   ir::TensorType local_type(ir::TensorId t, const sbp::NdSbp& layout);
 
   void add_inputs(ir::Actor& actor, const std::vector<ValueId>& values) const;
-  // Operands first, then the control registers that say that they are whole.
+  // Adds operands first, then the control registers that show that they are complete.
   void add_inputs(ir::Actor& actor, const std::vector<Held>& operands) const;
-  // Over another value's register, into one that is there from the start, or into one of its own.
+  // Writes over another value's register, into one that exists from the start, or into a new one.
   void add_outputs(ir::Actor& actor, const std::vector<ValueId>& values);
 
-  UnevenParts uneven;  // treated as equal on all ranks of the class
+  UnevenParts uneven;  // shapes treated as equal on all ranks of the class
 
  private:
   const Value& value(ValueId v) const { return at(tasks_.values, v); }

@@ -1,9 +1,8 @@
-// The input of every pass of lowering, which none changes: the laid-out graph, and the stage and ranks of the
-// program.
+// The constant input of every pass of lowering: the laid-out graph, and the stage and ranks of the program.
 //
 //   Stage stage(input, 1, {0, 1}, "stage1")   of pp 2, tp 2: both ranks of stage 1 share a program
 //   stage.here(o)                             whether it runs op o
-//   stage.stored(t), stage.sent(t)            how it keeps tensor t, and how others pull it
+//   stage.stored(t), stage.sent(t)            the layouts in which it keeps tensor t and others pull it
 #pragma once
 
 #include <algorithm>
@@ -57,10 +56,10 @@ class Stage {
   int phase(ir::OpId o) const;
   int layer(ir::OpId o) const { return in.graph.in_layer(op(o)) ? op(o).layer : -1; }
   int layer_of(ir::TensorId t) const { return layer(tensor(t).producer); }
-  // Whether this phase is a backward pass that reads what the forward pass of this stage has made.
+  // Whether this phase is a backward pass that reads a value made by the forward pass of this stage.
   bool read_again(ir::TensorId t, int in_phase) const;
   // The layout in which a tensor goes to other stages. With scatter_gather, a tensor that all ranks of tp
-  // hold goes in equal parts, along the first axis that divides.
+  // hold is sent in equal parts, along the first axis that divides.
   sbp::NdSbp sent(ir::TensorId t) const;
   bool read_elsewhere(ir::TensorId t) const;
   ir::TensorType local_type(ir::TensorId t, const sbp::NdSbp& layout) const;

@@ -81,7 +81,7 @@ class Sharder {
     states_.gathers.push_back({t, stage_.stored(t), *used, kept, declare(t, *used, ".whole")});
   }
 
-  // Ops on states alone belong to the end of a step; their outputs are there from the start.
+  // Ops that read only states belong to the end of a step. Their outputs exist from the start.
   void declare_copies(OpId o) {
     states_.copies[stage_.op(o).inputs[0]].push_back(o);
     for (size_t i = 0; i < stage_.op(o).outputs.size(); ++i) {

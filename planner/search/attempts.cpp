@@ -12,11 +12,11 @@
 namespace boxcar::search {
 namespace {
 
-constexpr int most_acts = 4000;  // in the graph that slots are looked for in
+constexpr int most_acts = 4000;  // in the graph for the search of slots
 constexpr int runners_up = 3;    // that reports name
 constexpr double shown = 1e-3;   // share of a step, a price or a peak
 
-// The same plan, found again; or the same layouts, at other weights.
+// Whether they are the same plan, found again, or the same layouts, at other weights.
 bool is_same(const Candidate& a, const Candidate& b) {
   if (a.seconds != b.seconds || a.peak_bytes != b.peak_bytes ||
       a.layouts.has_value() != b.layouts.has_value())
@@ -25,17 +25,17 @@ bool is_same(const Candidate& a, const Candidate& b) {
   return key_of(a.job) == key_of(b.job) && a.slots.changes == b.slots.changes;
 }
 
-// Whether something about a plan of a job is chosen beyond what its degrees lead to: layouts, then slots.
+// The number of choices in a plan beyond its degrees: layouts and slots.
 int refinements(const Candidate& c) { return (c.layouts ? 1 : 0) + (c.slots.changes.empty() ? 0 : 1); }
 
-// Whether a refined plan of the same job is better by nothing that a report would show.
+// Whether a refined plan of the same job is not better by an amount that a report would show.
 bool gains_nothing(const Candidate& refined, const Candidate& plain, Goal goal) {
   return key_of(refined.job) == key_of(plain.job) && refinements(refined) > refinements(plain) &&
          simulated(goal, refined) > (1 - shown) * simulated(goal, plain) &&
          static_cast<double>(refined.peak_bytes) > (1 - shown) * static_cast<double>(plain.peak_bytes);
 }
 
-// Adds the time that it lives.
+// Adds its lifetime to the move's seconds.
 class Timed {
  public:
   explicit Timed(MoveUse& use) : use_(use) {}
@@ -54,7 +54,7 @@ Attempts::Attempts(const SearchOptions& options, const Oracle& oracle, Candidate
                    Outcome& outcome)
     : options_(options), oracle_(oracle), points_(points), limit_(limit), outcome_(outcome), look_([this] {
         if (asked_to_stop() && !outcome_.best.empty())
-          throw Stopped{};  // the first is finished: it may be all
+          throw Stopped{};  // the first is finished, since there may be no other
       }) {}
 
 LayoutRequest Attempts::asked() const {
@@ -131,7 +131,7 @@ Attempt Attempts::attempt_within(Candidate candidate, Making making, int most_tr
   Attempt last = attempt(std::move(making));
   const Move* const move = move_of(options_, "make-it-fit");
   if (!move) return last;
-  int64_t most = std::numeric_limits<int64_t>::max();  // that it may be over by: half of what it was before
+  int64_t most = std::numeric_limits<int64_t>::max();  // by which it may be over: half of the previous excess
   for (int tries = 1; tries < most_tries && outcome_.ended && last.excess > 0 && last.excess < most;
        ++tries) {
     most = last.excess / 2;
@@ -192,7 +192,7 @@ void Attempts::insert(Candidate candidate) {
   const auto rank = [&](const Candidate& c) { return std::tuple(value(c), c.seconds, c.peak_bytes); };
   auto place = std::upper_bound(best.begin(), best.end(), candidate,
                                 [&](const Candidate& a, const Candidate& b) { return rank(a) < rank(b); });
-  // The plainer plan comes first where the other is better by nothing.
+  // The plainer plan comes first if the other is not visibly better.
   const auto better = std::find_if(best.begin(), place, [&](const Candidate& known) {
     return gains_nothing(known, candidate, options_.goal);
   });
@@ -221,14 +221,14 @@ bool Attempts::is_known(const planner::Job& job) const {
                      [&](const Candidate& c) { return key_of(c.job) == key_of(job); });
 }
 
-// For the least memory the plan says all: one with more than several others need not be simulated.
+// For the least memory the plan decides: one that needs more than several others need not be simulated.
 bool Attempts::has_smaller(const Candidate& candidate) const {
   const auto known = static_cast<size_t>(runners_up);
   return options_.goal == Goal::memory && outcome_.best.size() > known &&
          candidate.peak_bytes >= outcome_.best[known].peak_bytes;
 }
 
-// A known candidate whose layouts cost the same as these; null: none.
+// A known candidate whose layouts have the same cost; null: none.
 const Candidate* Attempts::with_these_layouts(const Candidate& c) const {
   if (!c.layouts) return nullptr;
   for (const Candidate& known : outcome_.best)
@@ -256,7 +256,7 @@ double Attempts::smallest_bytes() const {
   return known.estimated_bytes <= static_cast<double>(limit_) ? infinity : known.estimated_bytes;
 }
 
-// Where estimates of memory were too low, messages quote plans, and changes have to leave as much room.
+// If estimates of memory were too low, messages quote plans, and changes have to leave so much more room.
 void Attempts::note_smallest(const Candidate& c) {
   if (static_cast<double>(c.peak_bytes) < smallest_bytes()) outcome_.smallest = c;
   if (c.estimated_bytes > 0 && !c.layouts)
@@ -272,7 +272,7 @@ void Attempts::measure_smallest() {
   refused_ = refused;
 }
 
-// A simulated candidate counts more than one that was not.
+// A simulated candidate takes precedence over one that was not simulated.
 void Attempts::note_fastest(const Candidate& c) {
   const auto rank = [](const Candidate& x) {
     return std::pair(x.seconds == 0, x.seconds == 0 ? x.estimated_seconds : x.seconds);

@@ -1,9 +1,10 @@
-// Candidates that are made and simulated, one after the other, while the plans of the next are made. A
-// candidate that fits and keeps the time goes into the outcome, the best by the objective first.
+// Tries candidates one after the other: makes and simulates their plans, while the plans of the next are
+// made. A candidate that fits and keeps the limit of time goes into the outcome, the best by the objective
+// first.
 //
 //   Attempts attempts(options, oracle, points, limit, outcome);
 //   const Attempt one = attempts.attempt(attempts.begin(candidate));
-//   if (!one.does && one.excess > 0) ...  // its plan needs so many bytes too much
+//   if (!one.does && one.excess > 0) ...  // its plan needs this many bytes too many
 #pragma once
 
 #include <cstdint>
@@ -18,11 +19,11 @@
 namespace boxcar::search {
 
 struct Attempt {
-  bool does = false;  // it is among the best, or a known one is as good
+  bool does = false;  // it is among the best, or a known one is equally good
   bool too_slow = false;
-  double seconds = 0;                    // simulated; 0: it was not
+  double seconds = 0;                    // simulated; 0: not simulated
   int64_t excess = 0;                    // bytes by which its plan does not fit
-  double layouts_bytes = 0;              // where it does not fit and layouts were found: by their costs
+  double layouts_bytes = 0;              // if it does not fit and layouts were found: by their costs
   std::vector<double> stage_bytes = {};  // of its plan
   std::optional<Error> error = {};       // why no plan could be made
 };
@@ -33,39 +34,38 @@ class Attempts {
   Attempts(const SearchOptions& options, const Oracle& oracle, Candidates& points, int64_t limit,
            Outcome& outcome);
 
-  // Begins to make its plan, with the layouts that are asked for.
+  // Begins to make its plan, with the requested layouts.
   Making begin(Candidate candidate) { return {std::move(candidate), asked(), graphs_}; }
   // Drops a plan that is not needed, without waiting for it.
   void leave(Making making);
 
   Attempt attempt(Making making);
-  // Where the plan needs too much memory, tries again with as much less (move make-it-fit): more layers
-  // recompute on stages that need too much, or, where the candidate has layouts of its own, layouts need less
-  // on every stage.
+  // If the plan needs too much memory, tries again with so much less (move make-it-fit): more layers
+  // recompute on stages that need too much or, if the candidate has its own layouts, layouts need less on
+  // every stage.
   Attempt attempt_within(Candidate candidate, Making making, int most_tries = 3);
-  // Begins all at once. Notes where the layouts asked for could not be found.
+  // Begins all at once. Notes if the requested layouts could not be found.
   void attempt_laid_out(const std::vector<Candidate>& candidates);
   // Tries the same plan with the fewest slots of values that move between queues and devices.
   void take_fewest_slots(Candidate candidate);
-  // Puts the fastest of the plans first whose values differ from the best one by nothing that a report would
-  // show.
+  // Of the plans whose values a report would show as equal to the best, puts the fastest first.
   void settle_near_ties();
-  // Attempts the candidate although the search was told to end.
+  // Attempts the candidate even though the search was told to end.
   Attempt attempt_at_the_end(const Candidate& candidate);
 
   bool asked_to_stop();
   const std::vector<Candidate>& best() const { return outcome_.best; }
-  bool is_known(const planner::Job& job) const;  // it was simulated
-  // The best, and where steps are short, at most `most` in all, the best of other degrees that would win if
-  // they took less by `share`.
+  bool is_known(const planner::Job& job) const;  // whether it was simulated
+  // The best and, if steps are short, the best of other degrees that would win if they took less by `share`;
+  // at most `most` in total.
   std::vector<Candidate> hopeful(double share, int most) const;
   LayoutRequest asked() const;
   bool layouts_asked() const { return !options_.partial || !options_.pins.empty(); }
   double value(const Candidate& c) const { return simulated(options_.goal, c); }
 
-  // Bytes of the smallest candidate known: by its plan, or by an estimate that does not fit.
+  // Bytes of the smallest known candidate: by its plan, or by an estimate that does not fit.
   double smallest_bytes() const;
-  // Where nothing fits by estimate: makes the smallest one's plan to measure its memory.
+  // If nothing fits by estimate: makes the smallest one's plan to measure its memory.
   void measure_smallest();
   void note_fastest(const Candidate& candidate);
 
@@ -89,14 +89,14 @@ class Attempts {
   Outcome& outcome_;
   Graphs graphs_{4};              // of candidates
   std::optional<Error> refused_;  // why the last candidate without a plan has none
-  bool measured_ = false;         // the memory of any
-  double too_low_ = 1;            // by how much estimates of memory were, at most
+  bool measured_ = false;         // whether the memory of any was
+  double too_low_ = 1;            // the largest factor by which estimates of memory were too low
   int simulated_ = 0;             // plans
   int solved_ = 0;                // nodes of the largest problem of layouts
-  double ending_seconds_ = 0;     // to end after go_on says no, by the plans made so far
-  bool last_ = false;             // told to end: one more all the same
+  double ending_seconds_ = 0;     // to end after go_on returns false, by the plans made so far
+  bool last_ = false;             // told to end, but tries one more
   std::function<void()> look_;
-  std::vector<Making> left_;  // waits, and so ends before the graphs do
+  std::vector<Making> left_;  // waits, so it is destroyed before the graphs
 };
 
 }  // namespace boxcar::search

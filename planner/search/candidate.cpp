@@ -10,7 +10,7 @@
 namespace boxcar::search {
 namespace {
 
-// By layer.
+// The recomputation by layer.
 std::vector<ir::Recompute> recomputation(const planner::Job& job) {
   std::vector<ir::Recompute> kinds;
   for (size_t stage = 0; stage < job.parallel.stage_layers.size(); ++stage) {

@@ -53,7 +53,7 @@ bool keep_less(std::optional<Candidate>& least, const Candidate& c, double Candi
   return true;
 }
 
-constexpr double layouts_save = 1.3;  // of the limit: layouts alone save no more
+constexpr double layouts_save = 1.3;  // of the limit: layouts save no more
 
 void keep_smallest(std::vector<Candidate>& kept, const Candidate& c, size_t most_kept) {
   const auto bytes = [](const Candidate& x) { return x.estimated_bytes; };
@@ -83,7 +83,7 @@ class Candidates::Branch {
     each_point(job, fixed, branch, [&](const Job& point) { return add(point); });
   }
 
-  // Nothing where no small plan can be made, or where there are enough points.
+  // Null if no small plan can be made, or if there are enough points.
   const ModelCost* cost_of(const Job& point) {
     const CostKey key = cost_key(point);
     const auto* cost = known_cost(key);
@@ -127,7 +127,7 @@ class Candidates::Branch {
     return best;
   }
 
-  // By stage, the bytes by which its estimate is too low; none where no plan was made.
+  // By stage, the bytes by which its estimate is too low; none if no plan was made.
   std::vector<double> errors_of(const Candidate& tried) {
     std::vector<double> errors = tried.stage_bytes;
     errors.resize(static_cast<size_t>(tried.job.parallel.pp));
@@ -139,7 +139,7 @@ class Candidates::Branch {
   }
 
   Estimated estimated;
-  Costs costs;  // that were not known
+  Costs costs;  // that were not known before
 
  private:
   const std::variant<ModelCost, Error>* known_cost(const CostKey& key) const {
@@ -148,7 +148,7 @@ class Candidates::Branch {
     return nullptr;
   }
 
-  // Counts a point that has no estimate, and why: of its layers that compute again, or of the others.
+  // Counts a point that has no estimate, and the reason: for its recomputed layers, or for the others.
   void drop(const Job& point) {
     for (const Job& job : {point, all_of(point, point.train.recompute_others)})
       if (const auto* cost = known_cost(cost_key(job)); cost && std::holds_alternative<Error>(*cost)) {
@@ -167,7 +167,7 @@ class Candidates::Branch {
     }
   }
 
-  // Where all layers differ the small plan is the whole one: none is made for this alone.
+  // If all layers differ, the small plan is the whole plan, so none is made only for this.
   const ModelCost* cost_of_lesser(const Job& job, ir::Recompute kind) {
     const Job all = all_of(job, kind);
     return ir::models::layers_differ(job.model) && !known_cost(cost_key(all)) ? nullptr : cost_of(all);
@@ -180,7 +180,7 @@ class Candidates::Branch {
     return job;
   }
 
-  // Kinds of recomputation for layers that do not recompute as the job says.
+  // Kinds of recomputation for layers that do not have the job's kind.
   std::vector<ir::Recompute> lesser(const Job& job) const {
     std::vector<ir::Recompute> kinds;
     if (options_.goal == Goal::memory || options_.pinned.count("recompute_layers")) return kinds;
@@ -199,9 +199,9 @@ class Candidates::Branch {
            !options_.pinned.count("stage_layers");
   }
 
-  // In place of what computes all layers again, which fit: what computes again only those that have to. Where
-  // less recomputation of all layers fits, that is a point of its own. Where no hints lead to layouts,
-  // estimates know memory too little for it.
+  // A point that recomputes only the necessary layers, in place of one that recomputes all layers and fits.
+  // If less recomputation of all layers fits, that is a separate point. If layouts do not come from hints,
+  // estimates of memory are too poor for it.
   std::optional<Candidate> with_some_recomputed(const std::vector<Candidate>& whole) {
     std::optional<Candidate> best;
     const Job& first = whole.front().job;
@@ -216,7 +216,7 @@ class Candidates::Branch {
     for (const Candidate& c : whole) {
       if (auto some = with_fewest_recomputed(c.job, bytes))
         keep_less(best, *some, &Candidate::estimated_seconds);
-      if (recuts(first, *cost_of(first))) break;  // the same again
+      if (recuts(first, *cost_of(first))) break;  // all others have the same cut
     }
     if (best && !options_.pinned.count("schedule"))
       for (const double slack : slacks) {
@@ -232,7 +232,7 @@ class Candidates::Branch {
     return best;
   }
 
-  // All layers of any alike, on all stages.
+  // Whether any fits with one of these kinds for all layers of all stages.
   bool any_fits(const std::vector<Candidate>& some, const std::vector<ir::Recompute>& kinds) {
     for (const Candidate& c : some) {
       const InFlight in_flight = in_flight_of(c.job);
@@ -248,7 +248,7 @@ class Candidates::Branch {
     return c.estimated_seconds < (1 - time_error / 3) * over.estimated_seconds;
   }
 
-  // Whether it fits in memory, by estimate; nothing where there is none.
+  // Whether it fits in memory by estimate; nothing if there is no estimate.
   std::optional<bool> add(const Job& point) {
     bool any = false;
     if (shared_.stop) return any;
@@ -268,7 +268,7 @@ class Candidates::Branch {
       keep_less(estimated.fastest, c, &Candidate::estimated_seconds);
       const bool slow = is_over(c.estimated_seconds, options_);
       if (slow) ++estimated.over_time;
-      // With its backward passes split it may keep the time.
+      // With split backward passes it may keep the time.
       const bool may_keep =
           options_.goal == Goal::cost && !is_over(c.estimated_seconds - c.split_saves, options_);
       if (!slow || may_keep || options_.goal == Goal::time) estimated.fitting.push_back(std::move(c));
@@ -307,8 +307,8 @@ class Candidates::Branch {
     return result;
   }
 
-  // The first with slow devices under other stages, where that is faster or takes less memory by estimate
-  // than each known.
+  // Adds the first candidate with its slow devices under other stages, if that is faster or takes less memory
+  // by estimate than each known one.
   void add_stage_orders(const KindCosts& kinds, std::vector<Candidate>& all) const {
     const std::vector<std::vector<int>> orders =
         slow_orders(all.front().job.parallel, all.front().job.cluster);
@@ -334,8 +334,8 @@ class Candidates::Branch {
     }
   }
 
-  // As the job has its layers, or on stages that may have any so that these are level. Virtual stages are cut
-  // as if no device were slow.
+  // The job's cut of its layers, or a level one if stages may have any number. Virtual stages are cut as if
+  // no device were slow.
   static std::vector<int> level_cut(const Job& job, const ModelCost& cost) {
     const planner::Hints& h = job.parallel;
     if (h.pp == 1 || (h.virtual_stages > 1 && !cost.layers.empty())) return h.stage_layers;
@@ -345,9 +345,9 @@ class Candidates::Branch {
     return level_layers(job.model, cost, slowness, job.train.micro_batches);
   }
 
-  // The same in those orders of the mesh on the cluster that are faster by estimate; where stages are level,
-  // they are in each. Groups inside of a stage are nowhere faster than in the usual order, so with its cost
-  // an order's estimate is a bound.
+  // Adds the same candidate in orders of the mesh on the cluster that are faster by estimate. If stages are
+  // level, they are so in each order. Groups inside a stage are never faster than in the usual order, so an
+  // order's estimate with the usual cost is a bound.
   void add_other_orders(const Candidate& usual, std::vector<Candidate>& all) {
     if (options_.pinned.count("mesh_order")) return;
     const KindCosts kinds = *costs_of(usual.job);
@@ -368,8 +368,7 @@ class Candidates::Branch {
     }
   }
 
-  // The same with enough micro-batches in flight to hide transfers; where those do not fit, with enough to
-  // hide some.
+  // The same with enough micro-batches in flight to hide transfers or, if those do not fit, to hide some.
   std::optional<Candidate> with_more_in_flight(const Candidate& plain, const KindCosts& kinds) const {
     if (options_.pinned.count("schedule")) return std::nullopt;
     for (const double slack : slacks) {

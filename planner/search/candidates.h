@@ -1,11 +1,11 @@
-// Every point of a job as candidates: its layers cut into stages, the number of each stage's layers that
-// recompute, micro-batches in flight, ranks in an order on the cluster, each with its estimate.
+// Every point of a job as candidates: cuts of the layers into stages, numbers of recomputed layers of each
+// stage, micro-batches in flight, orders of ranks on the cluster, each with its estimate.
 //
 //   Candidates candidates(options, limit, sim::act_seconds);
 //   const Estimated found = candidates.of(job, fixed, {});
 //
 // Branches of the points (points.h) are estimated on several threads and put together in their order, so the
-// result depends neither on the number of threads nor on which branch goes first.
+// result depends neither on the number of threads nor on the branch that ends first.
 #pragma once
 
 #include <cstdint>
@@ -34,19 +34,20 @@ inline bool is_over(double seconds, const SearchOptions& options) {
 }
 
 struct Estimated {
-  std::vector<Candidate> fitting;  // in the order of points; no slow ones, unless time is the goal
+  std::vector<Candidate> fitting;  // in the order of points; none over the time, unless time is the goal
   int64_t points = 0;              // with every cut and order
-  Dropped dropped = {};            // those of them without a small plan
+  Dropped dropped = {};            // points without a small plan
   int64_t over_memory = 0;         // of the others
   int64_t over_time = 0;           // of those that fit
   std::optional<Candidate> smallest, fastest;  // fastest: of those that fit
-  // Of those that do not fit: the smallest of each degrees, the smallest first, as many as may be laid out.
+  // Of those that do not fit: the smallest for each set of degrees, the smallest first, as many as may be
+  // laid out.
   std::vector<Candidate> over_memory_least;
   std::optional<Error> unmeasured;  // why the last point without a small plan has none
 };
 
-// Called every few ms with the numbers so far, on the thread that waits; true ends the search for points with
-// those found so far.
+// Called every few ms with the numbers so far, on the thread that waits; true ends the search for points,
+// with those found so far.
 using Enough = std::function<bool(int64_t points, int64_t over_memory, bool any_fits)>;
 
 class Candidates {
@@ -55,13 +56,12 @@ class Candidates {
   Candidates(const SearchOptions& options, double bytes, ActSeconds seconds);
 
   Estimated of(const planner::Job& job, const Fixed& fixed, const Enough& enough);
-  // One point as it is; nothing where it has no small plan.
+  // One point unchanged; nothing if it has no small plan.
   std::optional<Candidate> one(planner::Job job);
 
   // The same degrees with the fewest recomputed layers that fit, and the cut of the layers that goes with
-  // them: the fastest by estimate. Where `tried` has a plan, estimates of each stage's memory are corrected
-  // by as many bytes as they were off there. Nothing where no layer recomputes, or where recomputation is
-  // given.
+  // them: the fastest by estimate. If `tried` has a plan, estimates of each stage's memory are corrected by
+  // their error there. Nothing if no layer recomputes, or if recomputation is given.
   std::optional<Candidate> with_fewest_recomputed(const Candidate& tried);
 
   void set_bytes(double bytes) { bytes_ = bytes; }
@@ -70,14 +70,14 @@ class Candidates {
   class Branch;
   // A measured cost, or why it could not be measured.
   using Costs = std::map<CostKey, std::variant<ModelCost, Error>>;
-  // Costs of jobs that differ from this one in searched fields alone.
+  // Costs of jobs that differ from this one only in searched fields.
   Costs& costs_of(const planner::Job& job);
 
   const SearchOptions& options_;
   double bytes_;
   ActSeconds seconds_;
   std::shared_ptr<Graphs> graphs_ = std::make_shared<Graphs>(64);
-  std::list<std::pair<planner::Job, Costs>> costs_;  // by the fields that jobs have in common
+  std::list<std::pair<planner::Job, Costs>> costs_;  // keyed by the fields that jobs have in common
 };
 
 }  // namespace boxcar::search

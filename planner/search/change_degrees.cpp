@@ -8,9 +8,9 @@
 namespace boxcar::search {
 namespace {
 
-constexpr size_t pipelines_split = 2;  // tried with backward passes in two parts; three times where short
-constexpr size_t pipelines_estimated = 24;  // where steps are short; the best of them are tried
-constexpr int most_changed = 48;            // tried of what differs from the best in one thing
+constexpr size_t pipelines_split = 2;  // tried with backward passes in two parts; 3 times as many if short
+constexpr size_t pipelines_estimated = 24;  // if steps are short; the best of them are tried
+constexpr int most_changed = 48;            // jobs tried that differ from the best in one thing
 
 // The most layers of a stage.
 int most_layers(const planner::Job& job) {
@@ -39,14 +39,14 @@ class DegreeChanges {
     std::optional<JobKey> before;
     for (int round = 0; round < 2 && !attempts_.asked_to_stop() && !attempts_.best().empty(); ++round) {
       const Candidate best = attempts_.best().front();
-      if (before == key_of(best.job)) break;  // all of it was tried
+      if (before == key_of(best.job)) break;  // all changes were tried
       before = key_of(best.job);
       if (const Move* move = move_of(options_, least_bytes_ ? "recompute-more" : "recompute-less"))
         least_bytes_ ? recompute_more(best, move) : recompute_less(best, move);
     }
   }
 
-  // Recomputes only as many layers as memory asks for, now that a plan gives the room.
+  // Recomputes only as many layers as memory requires, now that a plan gives the free memory.
   void recompute_less(Candidate known, const Move* move) {
     for (int tries = 0; tries < 3 && !attempts_.asked_to_stop() && !known.stage_bytes.empty(); ++tries) {
       std::optional<Candidate> fewest = points_.with_fewest_recomputed(known);
@@ -58,7 +58,7 @@ class DegreeChanges {
     }
   }
 
-  // For the least memory: recomputes as many layers as the time lets.
+  // For the least memory: recomputes as many layers as the time allows.
   void recompute_more(const Candidate& start, const Move* move) {
     if (fixed_.is_pinned("recompute") || fixed_.is_pinned("recompute_layers")) return;
     if (start.job.train.recompute == ir::Recompute::full) return;
@@ -88,9 +88,9 @@ class DegreeChanges {
     return candidate;
   }
 
-  // Tries backward passes in two parts in pipelines without virtual stages. Their costs are measured for
-  // these alone: twice as many small plans would take too long. First come the fastest simulated, then those
-  // that could be fastest; of short steps more are estimated, and the fastest by that are tried.
+  // Tries backward passes in two parts in pipelines without virtual stages. Their costs are measured only for
+  // these, because twice as many small plans would take too long. First come the fastest simulated ones, then
+  // those that could be fastest. If steps are short, more are estimated, and the fastest of these are tried.
   void split_backward() {
     const Move* const move = move_of(options_, "split-backward");
     if (!move || attempts_.asked_to_stop() || attempts_.best().empty() || fixed_.is_pinned("schedule"))
@@ -149,8 +149,8 @@ class DegreeChanges {
     return made;
   }
 
-  // Moves one layer after another to a neighbouring stage while that makes the estimate less. Layers were cut
-  // for whole backward passes, and without what comes behind the passes.
+  // Moves one layer after another to a neighbouring stage while that reduces the estimate. The cut of the
+  // layers was for whole backward passes, without the work after the passes.
   void move_layers(Candidate& candidate) {
     const Move* const move = move_of(options_, "move-a-layer");
     for (bool moves = move != nullptr; moves;) {
@@ -170,7 +170,7 @@ class DegreeChanges {
     }
   }
 
-  // In the order of what they split; where one does not fit, the next needs more memory.
+  // In the order of their second parts; if one does not fit, the next needs even more memory.
   void try_splits(std::vector<Candidate> candidates) {
     std::vector<Making> makings;
     for (const Candidate& c : candidates) makings.push_back(attempts_.begin(c));
@@ -183,8 +183,8 @@ class DegreeChanges {
     }
   }
 
-  // Tries all jobs that differ from the best in one thing of which estimates know little, and goes on from
-  // the result while that helps; then the same from the best of other degrees that are nearly as good.
+  // Tries all jobs that differ from the best in one thing for which estimates are poor, and continues from
+  // the result while that helps. Then does the same from the best of other degrees that are nearly equal.
   void change_a_little() {
     std::set<JobKey> starts;
     for (int left = most_changed; left > 0 && !attempts_.asked_to_stop();) {
@@ -205,7 +205,7 @@ class DegreeChanges {
     }
   }
 
-  // Nothing where it was tried or has no chance by estimate.
+  // Nothing if it was tried or has no chance by estimate.
   std::optional<Candidate> changed(const Candidate& start, planner::Job job) {
     if (attempts_.is_known(job) || !changed_.insert(key_of(job)).second) return {};
     const auto estimate = points_.one(job);

@@ -11,9 +11,9 @@ namespace {
 
 using planner::Job;
 
-constexpr int most_times_larger = 64, most_gpus = 1 << 20;  // that are tried
+constexpr int most_times_larger = 64, most_gpus = 1 << 20;  // limits of the GPUs tried
 constexpr int most_changes = 3, most_counts = 64;           // of them
-constexpr int most_counts_together = 16;                    // where a key changes too
+constexpr int most_counts_together = 16;                    // if a key changes too
 
 class Changes {
  public:
@@ -36,7 +36,7 @@ class Changes {
   }
 
  private:
-  // The given keys without some; nothing where those are not given.
+  // The given keys without some of them; nothing if those are not given.
   std::optional<Fixed> without(const std::vector<std::string>& keys) const {
     Fixed free = fixed_;
     for (const std::string& key : keys)
@@ -56,7 +56,7 @@ class Changes {
     return {.without = std::move(without), .candidate = std::move(candidate), .gpus = gpus};
   }
 
-  // One key on more GPUs, at most `most`: the key with which the fewest do.
+  // One key with more GPUs, at most `most`: the key that needs the fewest.
   void try_both(const std::vector<const Dimension*>& rows, int64_t most) {
     std::optional<Alternative> fewest;
     for (const Dimension* d : rows) {
@@ -69,7 +69,7 @@ class Changes {
     if (fewest) found_.push_back(std::move(*fewest));
   }
 
-  // Parts of a node, or whole ones.
+  // A part of a node, or a number of whole nodes.
   int countable(int64_t gpus) const {
     const int64_t node = described_.node.gpus;
     return static_cast<int>(gpus <= node ? gpus : (gpus + node - 1) / node * node);
@@ -79,7 +79,7 @@ class Changes {
     return fastest_of_(on_gpus(job_, described_, gpus), fixed);
   }
 
-  // The fastest on the fewest GPUs that do, more than the job's and at most `most`.
+  // The fastest on the fewest sufficient GPUs, more than the job's and at most `most`.
   std::optional<Candidate> on_fewest_gpus(const Fixed& fixed, int64_t most, int counts) const {
     const int64_t limit = std::min<int64_t>(most, most_gpus), node = described_.node.gpus,
                   last = limit <= node ? limit : limit / node * node;

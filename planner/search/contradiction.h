@@ -1,5 +1,5 @@
-// Why there is no point: the fewest given keys that rule all points out, and the rules that cannot be kept
-// with them.
+// The reason why there is no point: the fewest given keys that rule out all points, and the rules that cannot
+// be kept with them.
 #pragma once
 
 #include <string>

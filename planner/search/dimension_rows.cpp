@@ -49,8 +49,8 @@ std::vector<int> stages(const Choice& of) {
   return with(std::move(all), shares(of));
 }
 
-// Whether layers on so many virtual stages leave little room on them: none, or what the ends of the model
-// take; where no number of virtual stages leaves none, an eighth.
+// Whether layers leave little room on this many virtual stages: none, or that of the model's ends. If no
+// number of virtual stages leaves none, an eighth is allowed.
 //
 //   126 layers, pp 16: on 32, 64 and 128 stages, of at most 4, 2 and 1 layers, since these have room for 128
 //   96 layers, pp 8: on 8, 16, 24, 32, 48 and 96 stages, but not on 40, which have room for 120
@@ -72,7 +72,7 @@ std::vector<int> virtual_stages(const Choice& of) {
   return all;
 }
 
-// Ordered by their cost; the recomputation of ops is simulated where it is asked for.
+// Ordered by their cost. The recomputation of ops is simulated only if it is given.
 std::vector<int> recomputations(const Choice& of) {
   std::vector<Recompute> kinds{Recompute::none};
   if (ir::models::has_any(of.point.model, of.point.train.recompute_modules))

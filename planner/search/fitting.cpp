@@ -18,7 +18,7 @@ namespace {
 
 using planner::Job;
 
-// The job without the cut of its layers that resolution filled in: other degrees have another.
+// The job without the cut of its layers that resolve() filled in, because other degrees have another.
 Job as_asked(Job job) {
   planner::Hints& h = job.parallel;
   if (h.stage_layers == planner::balanced_layers(job.model.layers(), h.pp * h.virtual_stages))
@@ -34,7 +34,7 @@ SearchOptions all_given(const Job& job) {
   return options;
 }
 
-// Resolves it and notes its plan's memory; false where it does not fit or has no plan.
+// Resolves it and notes its plan's memory; false if it does not fit or has no plan.
 bool fits(Candidate& candidate) {
   try {
     const planner::ResolvedJob job = planner::resolve(candidate.job);
@@ -57,7 +57,7 @@ class Fitting {
 
   std::vector<Alternative> as_it_is() const { return fitting({way_to(job_)}); }
 
-  // Without what only this job asks for: a schedule, so many recomputed layers.
+  // Without the special values of this job: its schedule, its number of recomputed layers.
   std::vector<Alternative> at_defaults() const {
     std::vector<Alternative> ways;
     for (const char* key : {"schedule", "recompute_layers"}) {
@@ -86,8 +86,7 @@ class Fitting {
 
   Alternative way_to(const Job& job) const { return {.candidate = {.job = job}, .fused_attention = fused_}; }
 
-  // The fastest by estimate, if its plan fits. Of what is not fixed it has its own choice; all else is as the
-  // job has it.
+  // The fastest by estimate, if its plan fits. It chooses keys that are not fixed; all else is as in the job.
   std::optional<Candidate> fastest(const Job& job, const Fixed& fixed) {
     const std::optional<Candidate> found = points_.of(job, fixed, {}).fastest;
     if (!found) return std::nullopt;
@@ -105,7 +104,7 @@ class Fitting {
   }
 
   const Job job_;
-  const bool fused_;  // where the job as given is not
+  const bool fused_;  // used if the given job is not
   const backends::Cluster& described_;
   const SearchOptions options_;
   Candidates points_;

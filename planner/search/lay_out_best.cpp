@@ -9,21 +9,20 @@
 namespace boxcar::search {
 namespace {
 
-// The most that layouts may save: as a share of a step; as a share of a step's time beyond its kernels.
+// The most that layouts can save: as a share of a step; as a share of a step's time beyond its kernels.
 constexpr double most_hope = 0.4, most_gained = 0.6;
-constexpr double bound_by_kernels = 0.85;  // of the best step: nothing is to be saved
-// The most jobs that are laid out though estimates say no: on meshes of several dimensions, over nodes.
+constexpr double bound_by_kernels = 0.85;  // of the best step: above it, nothing can be saved
+// The most jobs that are laid out against their estimates: on meshes of several dimensions, over nodes.
 constexpr size_t most_of_several = 3, most_over_nodes = 3;
 constexpr planner::MeshOrder tensor_outermost{planner::MeshAxis::cp, planner::MeshAxis::tp,
                                               planner::MeshAxis::dp, planner::MeshAxis::pp};
 constexpr int most_runs = 128;     // of a layer, in a step, on a device
 constexpr int most_solved = 1000;  // nodes of a problem that takes some ms; on one dimension 4 times as many
-constexpr size_t most_neighbours = 24;  // tried of what differs from the best found in one thing
+constexpr size_t most_neighbours = 24;  // jobs tried that differ from the best found in one thing
 
 bool has_layouts(const planner::Job& job) { return planner::mesh_of(job.parallel).devices() > 1; }
 
-// Whether a job that its estimate kept from simulation may be laid out all the same: a device runs few
-// layers.
+// Whether a job that its estimate kept from simulation may still be laid out: a device runs few layers.
 bool is_quick(const planner::Job& job) {
   return is_short(job) && job.model.layers() * job.train.micro_batches <= most_runs * job.parallel.pp;
 }
@@ -40,7 +39,7 @@ class LayOut {
   }
 
  private:
-  // A way to look for layouts.
+  // A way to search for layouts.
   struct Way {
     Open open = Open::one;
     LayoutWeights weights = {};
@@ -50,9 +49,8 @@ class LayOut {
     return {options_.both ? Open::both : Open::each, {}};
   }
 
-  // For the least time, collectives of states count in full, or as running beside other work. On a mesh of
-  // several dimensions, one way opens one dimension, another all of them. For the least memory, bytes come
-  // first.
+  // For the least time, collectives of states count fully, or as if beside other work. On a mesh of several
+  // dimensions, one way opens one dimension, another all of them. For the least memory, bytes come first.
   std::vector<Way> ways(const planner::Job& job) const {
     const Open most = all_open(job).open;
     std::vector<Way> all{{Open::one, {}}};
@@ -77,7 +75,7 @@ class LayOut {
     change_found();
   }
 
-  // With `others`, also what moves make of its job.
+  // With `others`, also tries the moves' changes of its job.
   void lay_out_one(Candidate c, const char* move, bool others = true) {
     c.move = move_of(options_, move);
     if (!c.move || attempts_.asked_to_stop() || !has_layouts(c.job)) return;
@@ -90,15 +88,16 @@ class LayOut {
     attempts_.attempt_laid_out(laid);
   }
 
-  // On meshes of several dimensions, degrees may have the large tensors of a layer cross slow links, where
-  // layouts send the least: samples or states are split over nodes, whatever happens inside nodes. For each
-  // number of stages, takes the best by estimate, with the tensor dimension inside nodes and over them, if
-  // its kernels let it win. Of meshes of one dimension it takes the best of replicas alone.
+  // On meshes of several dimensions, the large tensors of a layer may cross slow links with the degrees'
+  // layouts. Found layouts send the least there: samples or states are split over nodes, with any layouts
+  // inside nodes. For each number of stages, takes the best by estimate, with the tensor dimension inside
+  // nodes and over them, if it could win by its kernels. Of meshes of one dimension it takes only the best of
+  // replicas.
   std::vector<Candidate> of_other_meshes() const {
     std::vector<Candidate> some;
     if (attempts_.best().empty()) return some;
     const double most_kernels = bound_by_kernels * attempts_.value(attempts_.best().front());
-    std::set<int> done[3];  // stages, of those inside of nodes and over them, and of replicas alone
+    std::set<int> done[3];  // numbers of stages: inside nodes, over nodes, and only replicas
     for (const Candidate& c : candidates_) {
       if (!is_quick(c.job) || value_of(options_.goal, c.job, c.kernel_seconds, 0) > most_kernels) continue;
       const planner::Hints& h = c.job.parallel;
@@ -112,9 +111,10 @@ class LayOut {
     return some;
   }
 
-  // Over slow links between nodes, the tensor dimension over nodes with everything else inside of them may be
-  // fastest once layouts are found, which then split samples there, though it is slow before. So estimates do
-  // not choose; the kernels alone do, which have to let it win, for each number of stages.
+  // With slow links between nodes, the tensor dimension over nodes and everything else inside them may be
+  // fastest with found layouts, which then split samples there, although it is slow without them. So
+  // estimates do not choose it. Only kernels do: for each number of stages, a job must be able to win by its
+  // kernels.
   std::vector<Candidate> over_nodes() const {
     std::vector<Candidate> some;
     if (attempts_.best().empty() || fixed_.is_pinned("mesh_order")) return some;
@@ -143,9 +143,9 @@ class LayOut {
     return value_of(options_.goal, c.job, hoped, 0) <= attempts_.value(attempts_.best().front());
   }
 
-  // Tries the best in all other ways, and where steps are short also with other micro-batches and other
-  // splits of backward passes, each with layouts of its own. Goes on from the result while that helps; then
-  // from the best of other degrees that are nearly as good.
+  // Tries the best in all other ways and, if steps are short, also with other micro-batches and other splits
+  // of backward passes, each with its own layouts. Continues from the result while that helps, then from the
+  // best of other degrees that are nearly equal.
   void change_found() {
     std::set<JobKey> starts;
     for (size_t left = most_neighbours; !attempts_.asked_to_stop();) {
@@ -171,7 +171,7 @@ class LayOut {
     }
   }
 
-  // Degrees do not say how many bytes layouts need, so this tries the smallest of each, as many as are
+  // Degrees do not determine the bytes of layouts, so this tries the smallest of each, as many as are
   // simulated.
   void lay_out_all_degrees() {
     const Move* const move = move_of(options_, "bytes-first");
@@ -199,7 +199,7 @@ class LayOut {
     into.back().layouts->weights = way.weights;
   }
 
-  // Candidates that the moves of a group make of its job; estimates are of the degrees' layouts.
+  // Candidates that the moves of a group make from its job. Estimates are those of the degrees' layouts.
   std::vector<Candidate> changed(const Candidate& start, MoveGroup group) const {
     const Around around{start.job, candidates_, fixed_};
     std::vector<Candidate> all;

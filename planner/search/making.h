@@ -1,4 +1,4 @@
-// A candidate's plan, made on a thread of its own while others are simulated.
+// A candidate's plan, made on a separate thread while others are simulated.
 //
 //   Making making(candidate, asked, graphs);
 //   ...
@@ -14,28 +14,28 @@
 
 namespace boxcar::search {
 
-struct Stopped {};  // in the middle of a candidate
+struct Stopped {};  // thrown in the middle of a candidate
 
 struct Made {
   Candidate candidate;      // resolved, with its peak and the layouts that were found
   ir::Plan plan;            // verified
-  double deaf_seconds = 0;  // the longest between two looks, so the longest to end it
+  double deaf_seconds = 0;  // the longest time between two looks, so the longest time to end it
 };
 
 class Making {
  public:
-  // Begins. The layout of every op is chosen, as `asked`, where the candidate or its model asks for it, or
-  // where the degrees' layouts may have partial values that are switched off, or break a pin. `graphs` has to
-  // outlive it.
+  // Begins. The layout of every op is chosen by `asked` if the candidate or its model requires it, or if the
+  // degrees' layouts may have partial values that are switched off, or break a pin. `graphs` has to outlive
+  // it.
   Making(Candidate candidate, LayoutRequest asked, Graphs& graphs);
   ~Making() { stop(); }  // and waits
   Making(Making&&) = default;
 
-  // Waits, and calls `look` every few ms; what it throws ends the work. Throws Error (bad input) where no
-  // plan can be made. Once.
+  // Waits, and calls `look` every few ms. An exception from `look` ends the work. Throws Error (bad input) if
+  // no plan can be made. May be called once.
   Made take(const std::function<void()>& look);
 
-  const Move* move() const { return move_; }  // that proposed the candidate
+  const Move* move() const { return move_; }  // the move that proposed the candidate
 
   // Ends the work at its next look.
   void stop() {

@@ -48,7 +48,7 @@ Jobs expert_groups(const Around& at) {
   return jobs;
 }
 
-// With layers cut for that.
+// With the layers cut for these stages.
 Jobs on_other_stages(const Around& at) {
   const Hints& h = at.job.parallel;
   for (const Candidate& c : at.candidates) {
@@ -81,10 +81,10 @@ Jobs move_a_layer(const Around& at) {
   return jobs;
 }
 
-// Layouts may split states by themselves, or samples on the tensor dimension, and then reduce whole gradients
-// where degrees reduce shares of them. Starting from whole experts on each device gives other layouts than
-// starting from groups of them. In pipelines, shares are reduced every micro-batch, which costs nothing where
-// there is one.
+// Layouts may split states themselves, or split samples on the tensor dimension, and then reduce whole
+// gradients while degrees reduce shares of them. Starting from whole experts on each device gives other
+// layouts than starting from groups of them. In pipelines, shares are reduced every micro-batch, which costs
+// nothing if there is only one.
 Jobs sharded_otherwise(const Around& at) {
   const Hints& h = at.job.parallel;
   const bool in_shares = h.pp == 1 || at.job.train.micro_batches == 1;

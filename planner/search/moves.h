@@ -1,15 +1,14 @@
-// Moves, which the search tries around the best, one row each. A row says when the move applies, what it
-// proposes and what it may cost. Every plan that is made counts for the move that proposed it, with its time
-// and its gain (`search --explain-moves`). Each move can be left out (`--without-move`).
+// Moves that the search tries around the best, one row each. A row has the condition of the move, its
+// proposals and their cost. Every plan that is made counts for the move that proposed it, with its time and
+// its gain (`search --explain-moves`). Each move can be left out (`--without-move`).
 //
 //   {.name = "shard-states", .group = MoveGroup::change, .when = "dp x context_parallel above 1",
 //    .proposes = "the other levels of ZeRO", .costs = "3 plans a start",
 //    .applies = may_shard, .jobs = shard_states}
 //
-// A move that changes a job needs only such a row: change_degrees.cpp and lay_out_best.cpp go over the rows
-// of a group. The others have code of their own there or in attempts.cpp and search.cpp, which asks whether
-// the row is on. docs/search.md lists the rows with the worth of each, as measured by
-// experiments/search/ablate.
+// A move that changes a job needs only such a row: change_degrees.cpp and lay_out_best.cpp run the rows of a
+// group. The others have their own code there or in attempts.cpp and search.cpp, which checks whether the row
+// is on. docs/search.md lists the rows and the gain of each, measured by experiments/search/ablate.
 #pragma once
 
 #include <string>
@@ -30,10 +29,10 @@ struct Around {
 };
 
 enum class MoveGroup : uint8_t {
-  own,      // has code of its own
+  own,      // has its own code
   change,   // the best degrees with one thing changed
   lay_out,  // the same, before layouts are found
-  found     // the same from a job with layouts found: each gets layouts of its own
+  found     // the same, from a job with layouts found: each gets its own layouts
 };
 
 struct Move {
@@ -45,11 +44,11 @@ struct Move {
 };
 
 const std::vector<Move>& moves();
-// The jobs of a move that keep the rules that were given.
+// The jobs of a move that keep the given rules.
 std::vector<planner::Job> proposals(const Move& move, const Around& around);
-// Throws Error (bad input) where no move has the name.
+// Throws Error (bad input) if no move has the name.
 const Move& move_named(std::string_view name);
-// Null where the move is left out.
+// Null if the move is left out.
 const Move* move_of(const SearchOptions& options, std::string_view name);
 // Moves of a group that apply and are not left out.
 std::vector<const Move*> moves_of(const SearchOptions& options, MoveGroup group, const Around& around);
@@ -58,9 +57,9 @@ std::vector<const Move*> moves_of(const SearchOptions& options, MoveGroup group,
 struct MoveUse {
   int plans = 0;       // made
   double seconds = 0;  // of wall time, waiting for its plans and simulating them
-  double left = 1;     // of the best's value, as a share of what it was before the move's plans
+  double left = 1;     // the best's value, as a share of its value before the move's plans
 };
-// By move, in the order of rows; with one more in front for points, which no move proposed.
+// By move, in the order of rows, after one for points, which no move proposed.
 using MoveUses = std::vector<MoveUse>;
 MoveUses no_uses();
 MoveUse& use_of(MoveUses& uses, const Move* move);  // null: points

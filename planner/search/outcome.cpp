@@ -23,7 +23,8 @@ Outcome merged(Outcome a, Outcome b, Goal goal) {
     return std::tuple(simulated(goal, c), c.seconds, c.peak_bytes);
   };
   const auto is_before = [&](const Candidate& x, const Candidate& y) { return rank(x) < rank(y); };
-  // Each in its order: a plainer plan may stand before one that is better by nothing (attempts.cpp).
+  // Each list keeps its order, because a plainer plan may come before one that is hardly better
+  // (attempts.cpp).
   std::vector<Candidate> all;
   auto of_a = a.best.begin(), of_b = b.best.begin();
   while (of_a != a.best.end() || of_b != b.best.end()) {

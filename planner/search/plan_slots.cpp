@@ -16,7 +16,7 @@ namespace {
 using planner::MarkedGraph;
 using Edge = MarkedGraph::Edge;
 
-// The most acts that merge into one, on average: a plan with more would leave too many acts, so it is not
+// The most acts that merge into one, on average. A plan with more acts would leave too many, so it is not
 // tried.
 constexpr int most_taken_together = 25;
 
@@ -55,7 +55,7 @@ class Opening {
     }
   }
 
-  // Whether a queue that has both ends already orders them so.
+  // Whether a queue that has both ends already orders them this way.
   bool implied(const Edge& e) const {
     for (const Place& a : at(places_, e.from))
       for (const Place& b : at(places_, e.to))
@@ -98,7 +98,7 @@ class Opening {
     plan_.problem.registers = std::move(open.problem.registers);
   }
 
-  // One of the edges by which a queue orders its acts.
+  // Whether it is one of the edges by which a queue orders its acts.
   bool in_order(const Edge& e) const {
     for (const Place& a : at(places_, e.from))
       for (const Place& b : at(places_, e.to)) {
@@ -121,8 +121,8 @@ class Opening {
                 edges.end());
   }
 
-  // Merges two neighbours of a queue where the edge between them is the only one to leave the first and the
-  // only one to reach the second.
+  // Merges two adjacent acts of a queue if the edge between them is the only one that leaves the first and
+  // the only one that reaches the second.
   void join() {
     CountProblem& problem = plan_.problem;
     const size_t n = problem.graph.seconds.size();

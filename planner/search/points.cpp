@@ -20,7 +20,7 @@ namespace {
 using planner::Hints;
 using planner::Job;
 
-constexpr int most_of_range = 64;  // where a rule that is left out would say which
+constexpr int most_of_range = 64;  // if the rule that would limit them is left out
 
 std::vector<int> up_to(int first, int last) {
   std::vector<int> all(static_cast<size_t>(std::max(0, last - first + 1)));
@@ -28,13 +28,13 @@ std::vector<int> up_to(int first, int last) {
   return all;
 }
 
-// Goes through the dimensions that have values, in the order in which they are chosen.
+// Walks through the dimensions that have values, in the order in which they are chosen.
 class Points {
  public:
   using VisitBranch = std::function<void(const Hints&)>;
 
-  // With `first` it ends with the first point. All rules but some: `loose`, where values are tried too that
-  // only the others rule out.
+  // With `first` it ends at the first point. `rules` are those to keep. `loose`: also tries values that only
+  // other rules exclude.
   Points(const Job& job, const Fixed& fixed, const std::vector<const Rule*>& rules, bool loose, bool first,
          const Visit& visit)
       : fixed_(fixed), visit_(visit), loose_(loose), first_(first), point_(job) {
@@ -73,7 +73,7 @@ class Points {
   using Then = std::function<void()>;
   struct Level {
     const Dimension* dimension;
-    std::vector<const Rule*> rules;  // asked as soon as all of their keys are chosen
+    std::vector<const Rule*> rules;  // checked as soon as all of their keys are chosen
   };
 
   bool keeps(const std::vector<const Rule*>& rules) const {
@@ -110,7 +110,7 @@ class Points {
     set_number(d, point_, own);
   }
 
-  // Whether to try more recomputation too: it would be slower, and all points of the micro-batch fit. Where
+  // Whether to try more recomputation too. It would only be slower if all points of the micro-batch fit. If
   // no point of a micro-batch fits, no larger one does.
   bool recompute_more(size_t level, size_t end, const Then& then) {
     const ir::Recompute kind = point_.train.recompute;
@@ -121,8 +121,8 @@ class Points {
     return seen_ == 0 || fitting_ < seen_ || fixed_.least_memory;
   }
 
-  // With stages, sharded parameters are gathered every micro-batch: with several, only where memory asks for
-  // it.
+  // With stages, sharded parameters are gathered every micro-batch. With several micro-batches they are tried
+  // only if memory requires it.
   void visit() {
     const Hints& h = point_.parallel;
     const bool often = h.pp > 1 && planner::micro_batches(point_) > 1;
@@ -144,7 +144,7 @@ class Points {
   std::vector<const Rule*> of_no_level_;
   bool any_ = false;
   std::set<ir::Recompute> too_large_;  // with smaller micro-batches
-  std::set<int> less_fits_;            // virtual stages with which less sharding does
+  std::set<int> less_fits_;            // virtual stages with which less sharding fits
   int seen_ = 0, fitting_ = 0;         // points of a micro-batch
 };
 
@@ -181,7 +181,7 @@ bool any_point(const Job& job, const Fixed& fixed, const std::vector<const Rule*
 
 namespace {
 
-// By dimension, stages last: how many ranks of a group are on one node.
+// By dimension, stages last: the number of ranks of a group on one node.
 std::vector<int64_t> beside(const Hints& h, int node) {
   const planner::Mesh mesh = planner::mesh_of(h);
   const auto on_node = [&](int64_t ranks, int stride) {

@@ -1,4 +1,4 @@
-// Refinements tried once the best degrees by estimate are simulated, of which estimates know little.
+// Refinements that are tried after the best degrees by estimate are simulated. Estimates are poor for them.
 #pragma once
 
 #include <vector>
@@ -17,18 +17,18 @@ struct Refinement {
   const Fixed& fixed;
 };
 
-// Tries recomputation of as few layers as memory asks for (for the least memory: of as many as the time
-// lets), backward passes in two parts, and jobs that differ from the best in one thing.
+// Tries recomputation of as few layers as memory requires (for the least memory: of as many as the time
+// allows), backward passes in two parts, and jobs that differ from the best in one thing.
 void change_degrees(const Refinement& of);
 
-// Chooses the layout of every op, for the best and for those of other degrees that could win by it; then
+// Chooses the layout of every op, for the best and for those of other degrees that could win by it. Then
 // tries other micro-batches and schedules of the results. For the least memory, does so for all degrees.
 void lay_out_best(const Refinement& of);
 
-constexpr double nearly = 0.1;  // as good as the best by estimate, where estimates know little
-constexpr int alike = 3;        // the most plans of the same degrees that are simulated
+constexpr double nearly = 0.1;  // counts as equal to the best by estimate, where estimates are poor
+constexpr int alike = 3;        // plans of the same degrees that are simulated, at most
 
-// A price above any time that layouts take.
+// A price per byte above any time that layouts take.
 constexpr double seconds_per_byte = 1e-6;
 
 }  // namespace boxcar::search

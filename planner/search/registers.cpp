@@ -20,7 +20,7 @@ using planner::MarkedGraph;
 constexpr int any_number = -1;
 constexpr double rounding = 1e-9;
 
-// The graph with counts; by edge, the register that gave it, -1 for none.
+// The graph with counts; by edge, the register that it comes from, -1 for none.
 struct Counted {
   MarkedGraph graph;
   std::vector<int> owner;
@@ -49,8 +49,8 @@ std::vector<int> stuck_cycle(const CountProblem& problem, Counted made) {
   return planner::cycle_without_token(made.graph);
 }
 
-// A cycle that takes longer than the period lets it, as the registers on it that have the fewest tokens
-// between two nodes; `kept` where there is none.
+// A cycle that is too slow for the period, given by the registers on it that have the fewest tokens between
+// two nodes; `kept` if there is none.
 struct Slow {
   bool kept = true;
   std::vector<int> registers;
@@ -114,7 +114,7 @@ class CountSearch {
     double bound = 0;
     std::vector<int> registers;  // of a cycle that is too slow; none: the period is kept
     std::vector<int> counts;
-    // Cheapest first; of equals the one with more slots, which is nearer to the end.
+    // Cheapest first; of equal ones the one with more slots, which is nearer to the end.
     bool operator<(const State& other) const {
       if (bound != other.bound) return bound > other.bound;
       return counts < other.counts;
@@ -132,7 +132,7 @@ class CountSearch {
     return sum;
   }
 
-  // Slots that a register needs where all others have any number.
+  // Slots that a register needs if all others have any number.
   int least_alone(int r) const {
     std::vector<int> counts(problem_.registers.size(), any_number);
     auto kept = [&](int count) {
@@ -150,7 +150,8 @@ class CountSearch {
     return high;
   }
 
-  // Cycles that are too slow and have no register in common: each needs a slot more.
+  // Adds a state whose bound counts cycles that are too slow and have no register in common: each needs one
+  // more slot.
   void push(const std::vector<int>& counts) {
     --left_;
     State state;
@@ -173,8 +174,8 @@ class CountSearch {
     open_.push(std::move(state));
   }
 
-  // Counts that keep the period: one slot more for the lightest register of each slow cycle, then one less
-  // where that changes nothing, heavy ones first.
+  // Counts that keep the period: one slot more for the lightest register of each slow cycle, then one less if
+  // the period is still kept, heavy ones first.
   Counts enough(std::vector<int> counts, double lower) const {
     auto lighter = [&](int a, int b) {
       return at(problem_.registers, a).weight < at(problem_.registers, b).weight;
@@ -221,7 +222,7 @@ void check(const CountProblem& problem) {
   }
 }
 
-// Takes the waits for slots out of a view.
+// Removes the waits for slots from a view.
 std::vector<std::pair<int, planner::Need>> take_slot_needs(planner::StepView& view) {
   std::vector<std::pair<int, planner::Need>> taken;  // node that waits
   std::vector<planner::Need> left;

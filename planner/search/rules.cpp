@@ -19,10 +19,10 @@ namespace {
 using planner::Hints;
 using planner::Job;
 
-constexpr int64_t long_sequence = 16384;  // from here on it may be shared
-constexpr int most_shares = 16;           // by so many
+constexpr int64_t long_sequence = 16384;  // from this length on it may be shared
+constexpr int most_shares = 16;           // by this many ranks
 
-// Where some devices would have no sample of their own, samples are split in more ways.
+// Whether some devices would have no sample, so that samples are split in more ways.
 bool has_few_samples(const Job& job) { return job.global_batch < job.gpus; }
 
 std::string fact(const char* name, int64_t value) { return fmt::format("{} {}", name, value); }

@@ -1,7 +1,7 @@
-// Rules that make a combination of degrees legal. Points keep all of them; where there is none, a message
-// quotes the rules that cannot be kept together.
+// Rules for legal combinations of degrees. Points keep all of them. If there is no point, a message quotes
+// the rules that cannot be kept together.
 //
-//   "tp has to divide heads", of {tp}, with the fact "heads 25": tp 8 breaks it
+//   "tp has to divide heads", with keys {tp} and the fact "heads 25": tp 8 breaks it
 #pragma once
 
 #include <algorithm>
@@ -17,22 +17,22 @@
 namespace boxcar::search {
 
 struct Rule {
-  std::vector<std::string> keys;                   // as SearchOptions::pinned names them
+  std::vector<std::string> keys;                   // as in SearchOptions::pinned
   std::vector<std::string> facts;                  // of the model, the batch and the cluster: "heads 25"
   std::string law;                                 // "tp has to divide heads"
-  std::function<bool(const planner::Job&)> holds;  // of hints, for a job like the rule's own
+  std::function<bool(const planner::Job&)> holds;  // for the hints of a job that is otherwise like the rule's
 };
 
-// Keys that stay as they are, or between two values.
+// Keys that keep their values, or stay between two values.
 struct Fixed {
   std::set<std::string> pinned = {};
   std::map<std::string, std::pair<int, int>> ranges = {};
-  // Also try what saves memory alone: more recomputation where less of it fits, context parallelism of short
-  // sequences.
+  // Also try changes that only save memory: more recomputation if less of it fits, context parallelism of
+  // short sequences.
   bool least_memory = false;
-  // Layouts that stay, as a user names them, and for how many dimensions of a stage's mesh they are.
+  // Fixed layouts in a user's words, and their number of dimensions of a stage's mesh.
   std::vector<std::pair<std::string, size_t>> layouts = {};
-  std::vector<Rule> rules = {};  // beside those of the dimensions
+  std::vector<Rule> rules = {};  // besides those of the dimensions
 
   bool keeps_rules(const planner::Job& job) const {
     return std::all_of(rules.begin(), rules.end(), [&](const Rule& rule) { return rule.holds(job); });
@@ -46,11 +46,11 @@ struct Fixed {
   bool is_free(const std::string& key, int value) const { return !is_pinned(key) && in_range(key, value); }
 };
 
-// Rules of all dimensions, of pinned layouts, and those that `fixed` has; those that say more come first.
+// Rules of all dimensions, of pinned layouts, and those of `fixed`; more specific ones come first. REQUIRES:
 // `job` has a complete model, gpus and a global batch.
 std::vector<Rule> rules_of(const planner::Job& job, const Fixed& fixed);
 
-// Rules of rows of the dimensions (dimensions.h).
+// Rules for rows of the dimensions (dimensions.h).
 std::vector<Rule> tensor_rules(const planner::Job& job, const Fixed& fixed);
 std::vector<Rule> sequence_rules(const planner::Job& job, const Fixed& fixed);
 std::vector<Rule> expert_rules(const planner::Job& job, const Fixed& fixed);

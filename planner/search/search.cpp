@@ -23,9 +23,9 @@ namespace {
 
 using planner::Job;
 
-constexpr double memory_error = 0.25;  // as time_error, of an estimate of memory
+constexpr double memory_error = 0.25;  // like time_error, of an estimate of memory
 constexpr double short_error = 0.05;   // of an estimate of time of a short step
-constexpr double spread = 0.015;       // of how much estimates of long steps are off, after a few of them
+constexpr double spread = 0.015;       // of the errors of estimates of long steps, after a few of them
 constexpr int few = 4;
 constexpr size_t most_ahead = 3;  // plans made before their turn
 
@@ -54,7 +54,7 @@ class Search {
 
   Outcome run() {
     add_all_candidates();
-    // Nothing fits: now points count that only save memory.
+    // Nothing fits, so now also try points that only save memory.
     if (candidates_.empty() && outcome_.over_memory > 0 && outcome_.ended && !fixed_.least_memory) {
       fixed_.least_memory = true;
       add_all_candidates();
@@ -81,7 +81,7 @@ class Search {
       outcome_.alternatives = changes_that_do(
           on_gpus(job_, job_.cluster, job_.gpus), options_.described ? *options_.described : job_.cluster,
           fixed_, [&](const Job& job, const Fixed& fixed) { return fastest_of(job, fixed); });
-      outcome_.ended = true;  // all points were looked at, if not all changes
+      outcome_.ended = true;  // all points were examined, if not all changes
     }
     bound();
     return std::move(outcome_);
@@ -94,13 +94,13 @@ class Search {
     return job;
   }
 
-  // The best by estimate are simulated; now come refinements of which estimates know little.
+  // The best by estimate are simulated. Now come refinements for which estimates are poor.
   void refine() {
     const Refinement of{attempts_, points_, candidates_, options_, fixed_};
     change_degrees(of);
     lay_out_best(of);
     const size_t with_slots =
-        options_.goal == Goal::memory ? alike : 1;  // elsewhere they make no other faster
+        options_.goal == Goal::memory ? alike : 1;  // for other goals they make nothing faster
     std::vector<Candidate> finalists = outcome_.best;
     if (finalists.size() > with_slots) finalists.resize(with_slots);
     for (Candidate& finalist : finalists) {
@@ -109,8 +109,7 @@ class Search {
     }
   }
 
-  // Where time is short: puts first, among the best by estimate, those that are compiled and simulated
-  // soonest.
+  // If time is short: among the best by estimate, puts those first that are compiled and simulated soonest.
   void quick_ones_first() {
     const auto worse = [&](const Candidate& c) {
       return estimated(c) > (1 + nearly) * estimated(candidates_.front());
@@ -123,8 +122,8 @@ class Search {
                      [&](const Candidate& a, const Candidate& b) { return acts(a) < acts(b); });
   }
 
-  // Where no estimate keeps the time, or the candidates that should were too slow: the fastest plans of each
-  // number of GPUs, simulated, by the objective.
+  // If no estimate keeps the time, or those candidates were too slow: the fastest plans of each number of
+  // GPUs, simulated, by the objective.
   Outcome in_least_time() const {
     SearchOptions fastest = options_;
     fastest.goal = Goal::time;
@@ -136,7 +135,7 @@ class Search {
       try {
         Outcome one = search.run();
         all = all ? merged(std::move(*all), std::move(one), options_.goal) : std::move(one);
-      } catch (const Error& error) {  // no point is legal there
+      } catch (const Error& error) {  // no point is legal with that number
         none = error;
       }
       if (all && !all->ended) break;
@@ -151,7 +150,7 @@ class Search {
     return std::move(*all);
   }
 
-  // Throws where there is no point, or none with a small plan.
+  // Throws: there is no point, or none with a small plan.
   [[noreturn]] void refuse() const {
     if (unmeasured_) throw *unmeasured_;
     throw Error::cannot_run("parallel", contradiction(job_, fixed_));
@@ -159,8 +158,8 @@ class Search {
 
   double estimated(const Candidate& c) const { return search::estimated(options_.goal, c); }
 
-  // The least price may need fewer GPUs than there are: parts of a node and numbers of nodes that divide
-  // them.
+  // The least price may need fewer GPUs than available: parts of a node, and numbers of nodes that divide
+  // theirs.
   std::vector<int> gpu_counts() const {
     if (options_.goal != Goal::cost) return {job_.gpus};
     std::vector<int> counts;
@@ -204,7 +203,7 @@ class Search {
     const double error = options_.goal == Goal::memory ? memory_error : time_error;
     std::map<Degrees, int> done;
     const auto of_these = [&](const Candidate& c) -> int& { return done[degrees_of(c.job)]; };
-    // Estimates of long steps err to one side; simulated steps show by how much at least.
+    // Estimates of long steps err in one direction; simulated steps give the least error.
     double least_off = infinity;
     int long_ones = 0;
     const auto too_much = [&](const Candidate& c) {
@@ -225,7 +224,7 @@ class Search {
         continue;
       }
       Making own = making ? std::move(making.mapped()) : attempts_.begin(candidate);
-      // Begins the candidates that come next if this one does.
+      // Begins the candidates that come next if this one fits.
       const size_t most = std::min<size_t>(threads_of(options_), most_ahead + 1) - 1;
       const double as_good = (1 + error) * estimated(candidate);
       for (size_t next = c + 1; next < candidates_.size() && begun.size() < most; ++next) {
@@ -252,8 +251,8 @@ class Search {
 
   double least(const Candidate& c) const { return value_of(options_.goal, c.job, c.least_seconds, 0); }
 
-  // Simulates points whose bounds let them be better by more than options.gap, the one with the least bound
-  // first. Where one is the best, refines it too, and goes on.
+  // Simulates points that could be better by more than options.gap by their bounds, the least bound first. If
+  // one is the best, refines it too, and continues.
   void close_gap() {
     if (!options_.gap || outcome_.best.empty() || attempts_.asked_to_stop() || *unknown_least() != 0) return;
     std::vector<Candidate*> order;
@@ -285,8 +284,8 @@ class Search {
     }
   }
 
-  // Where nothing fits with the degrees' layouts: tries the smallest, then those of other degrees, with
-  // layouts in which bytes come first.
+  // If nothing fits with the degrees' layouts: tries the smallest, then those of other degrees, with layouts
+  // in which bytes come first.
   void lay_out_smallest() {
     const auto none_fits = [&] {
       const double bytes = attempts_.smallest_bytes();
@@ -318,7 +317,7 @@ class Search {
       lay_out(small, planner::mesh_of(small.job.parallel).dims() > 1 ? most : asked, bytes);
   }
 
-  // Told to end before anything was simulated: the first by estimate that can be made and fits.
+  // If told to end before anything was simulated: takes the first by estimate that can be made and fits.
   void take_best_estimate() {
     if (!outcome_.told_to_end() || !outcome_.best.empty()) return;
     for (size_t c = 0; c < candidates_.size() && c < static_cast<size_t>(options_.simulate); ++c)
@@ -326,7 +325,7 @@ class Search {
     outcome_.by_estimate = !outcome_.best.empty();
   }
 
-  // Why no bound is known for points that were not tried; empty: it is.
+  // Why no bound is known for points that were not tried; empty if it is known.
   const char* unknown_least() const {
     if (outcome_.told_to_end()) return "the search ended early";
     if (options_.goal == Goal::memory) return "estimates of memory bound nothing";
@@ -362,10 +361,10 @@ class Search {
   Candidates points_{options_, static_cast<double>(limit_), oracle_.act_seconds};
   Outcome outcome_;
   Attempts attempts_{options_, oracle_, points_, limit_, outcome_};
-  std::vector<Candidate> smallest_;  // of those that do not fit by estimate, on each number of GPUs
+  std::vector<Candidate> smallest_;  // of those that do not fit by estimate, for each number of GPUs
   std::vector<Candidate> candidates_;
   std::optional<Error> unmeasured_;  // why the last point without a small plan has none
-  bool says_what_would_do_ = true;   // where nothing does
+  bool says_what_would_do_ = true;   // if nothing fits
   bool cut_ = false;                 // points were left out
 };
 

@@ -38,8 +38,8 @@ void check(const Objective& objective, const Space& space) {
   }
 }
 
-// The problem as seen by an objective: coordinate 0 is the value, the next are the limited sums. A single
-// cost above a limit is forbidden, which settles limits on maxima.
+// The problem for an objective: coordinate 0 is the value, the next are the limited sums. A single cost above
+// a limit is forbidden, which enforces limits on maxima.
 class View {
  public:
   View(const Assignment& problem, const Objective& objective) : space_(problem.space), objective_(objective) {
@@ -76,7 +76,7 @@ class View {
   Cost limits_;
 };
 
-// Coordinate 0 is to be least, the others have limits.
+// Minimises coordinate 0; the others have limits.
 class Solver {
  public:
   Solver(const Assignment& problem, const Cost& limits, const Effort& effort)
@@ -112,13 +112,13 @@ class Solver {
     double value = 0, row = 0;
   };
 
-  // It is known that there is no answer, or one that is good enough.
+  // Whether it is known that there is no answer, or there is one that is good enough.
   bool done() const {
     if (answer_.lower == infinity || answer_.optimal()) return true;
     return answer_.found && answer_.value - answer_.lower <= effort_.enough * std::abs(answer_.value);
   }
 
-  // The value of a choice that keeps the limits, else infinity.
+  // The value of a choice within the limits, else infinity.
   double value(const std::vector<int>& choice) {
     Cost cost = cost_of(problem_, choice);
     last_ = {cost[0], dot(cost, row_)};
@@ -132,7 +132,7 @@ class Solver {
     answer_.choice = choice;
   }
 
-  // Least value + multiplier x row, limits left aside: gives a bound, and a choice that may keep the limits.
+  // Minimises value + multiplier x row without limits: gives a bound, and a choice that may keep the limits.
   Seen branch(const Tables& tables, double multiplier, int64_t most) {
     Branches branches;
     branches.bound = &tables;
@@ -170,9 +170,9 @@ class Solver {
     raise(points[0][0] - slack);
   }
 
-  // Lifts the bound value + multiplier x (row - limit) over multipliers: the row is over its limit at `over`
-  // and below at `under`; the next multiplier makes both equal. At the best one, branch and bound over what
-  // is left.
+  // Raises the bound value + multiplier x (row - limit) over multipliers. The row is over its limit at `over`
+  // and below it at `under`; the next multiplier makes both equal. At the best multiplier, branch and bound
+  // searches the rest.
   void by_multiplier(const Tables& free) {
     Tables row(problem_, order_, row_, effort_);
     Seen over = branch(free, 0, effort_.branches);
@@ -181,7 +181,7 @@ class Solver {
     double multiplier = 0;
     for (int round = 0; round < 40 && under.row < over.row && !done(); ++round) {
       double next = (under.value - over.value) / (over.row - under.row);
-      if (next <= 0) break;  // where branch and bound ended early, both need not be the least
+      if (next <= 0) break;  // if branch and bound ended early, they need not be minima
       Tables tables(problem_, order_, weights(next), effort_);
       double before = answer_.lower;
       Seen seen = branch(tables, next, effort_.branches);
@@ -239,7 +239,7 @@ class Solver {
   const Cost& limits_;
   const Effort& effort_;
   Order order_;
-  Cost row_{};  // the limited coordinates, each by its limit
+  Cost row_{};  // the limited coordinates, each divided by its limit
   double row_limit_ = 0;
   Seen last_;
   Answer answer_;

@@ -50,7 +50,7 @@ Assignment without_cost_of_in(const Block& block) {
   return problem;
 }
 
-// Whether a cost is one number, and a front its least one.
+// Whether a cost is one number, so that a front is one number too.
 bool is_number(const Space& space, const Cost& limits) {
   return space.sums == 1 && space.maxima == 0 && limits == unlimited();
 }
@@ -76,7 +76,7 @@ BoundaryTable product_of_numbers(const BoundaryTable& a, const BoundaryTable& b)
   return product;
 }
 
-// The middle choices that lead from a row to a column, in order of the fastest sum.
+// The middle choices between a row and a column, in order of the fastest sum.
 std::vector<int> quick_first(const BoundaryTable& a, const BoundaryTable& b, int row, int column) {
   std::vector<std::pair<double, int>> order;
   for (int middle = 0; middle < a.columns; ++middle) {
@@ -160,7 +160,7 @@ struct Chains::Solved {
   Reduced reduced;
   Order order;
   std::unique_ptr<Fronts> fronts;
-  std::unique_ptr<Tables> tables;  // in place of fronts where a cost is one number
+  std::unique_ptr<Tables> tables;  // in place of fronts if a cost is one number
 };
 
 Block weighed(const Block& block, const Cost& weights) {

@@ -11,7 +11,7 @@
 namespace boxcar::search {
 namespace {
 
-// Sums in another order differ by less.
+// Sums in different orders differ by less.
 constexpr double rounding = 1e-12;
 constexpr int opened_between_looks = 64;
 
@@ -47,21 +47,21 @@ class Brancher {
     int parent = -1;
     int position = 0, choice = 0;
   };
-  // Least bound first; of equals the one that is nearer to a whole choice, then the older one.
+  // Least bound first; of equal ones the one that is nearer to a complete choice, then the older one.
   struct Open {
     double bound = 0;
     int position = 0, node = 0;
     auto operator<=>(const Open&) const = default;
   };
 
-  // Not below the best, or over the limit.
+  // Whether it is not below the best, or over the limit.
   bool hopeless(const Node& node) const {
     double best = found_.value == infinity ? infinity : found_.value - std::abs(found_.value) * rounding;
     bool over = node.row > branches_.row_limit + std::abs(branches_.row_limit) * 1e3 * rounding;
     return over || !(node.bound < best);
   }
 
-  // Goes down from a node along the least bounds to a whole choice; branches beside it stay open.
+  // Goes down from a node along the least bounds to a complete choice. The other branches stay open.
   void dive(int from) {
     std::fill(choice_.begin(), choice_.end(), 0);
     for (int n = from; at(nodes_, n).parent >= 0; n = at(nodes_, n).parent) {
@@ -81,7 +81,7 @@ class Brancher {
     if (value < found_.value) found_.value = value, found_.choice = choice_;
   }
 
-  // Opens a node's children but the one with the least bound, which is returned; -1: none is worth it.
+  // Opens a node's children except the one with the least bound, which is returned; -1: all are hopeless.
   int open(int parent) {
     int position = at(nodes_, parent).position - 1;
     branches_.bound->lifts(position, choice_, lifts_);

@@ -6,8 +6,8 @@
 namespace boxcar::search {
 namespace {
 
-// The points for which none is left that is as good, but for `slack` in the first coordinate. Slow points
-// come first: they have least of the others.
+// The points that no remaining point covers to within `slack` in the first coordinate. Slow points are kept
+// first, because their other coordinates are least.
 Front relaxed(const Space& space, const Front& points, double slack) {
   Front left;
   for (size_t i = points.size(); i-- > 0;) {
@@ -42,7 +42,7 @@ void prune(const Space& space, Front& points) {
   std::sort(points.begin(), points.end());
   size_t left = 0;
   for (const Cost& point : points) {
-    // With two coordinates the last point that was left has the least of the second.
+    // With two coordinates the last kept point has the least second coordinate.
     size_t first = space.size() == 2 && left > 0 ? left - 1 : 0;
     bool covered = false;
     for (size_t i = first; i < left && !covered; ++i) covered = space.covers(points[i], point);
@@ -66,8 +66,8 @@ double thin(const Space& space, Front& points, size_t most) {
 }
 
 bool Sums::covered(const Cost& cost) const {
-  // In order of the first coordinate; with two, the second falls, so the last point that is early enough
-  // decides.
+  // Points are in order of the first coordinate. With two coordinates the second falls, so the last point
+  // that is early enough decides.
   auto end = std::upper_bound(front_.begin(), front_.end(), cost[0],
                               [](double first, const Cost& point) { return first < point[0]; });
   if (space_.size() <= 2) return end != front_.begin() && space_.covers(*std::prev(end), cost);
@@ -75,7 +75,7 @@ bool Sums::covered(const Cost& cost) const {
 }
 
 void Sums::add(const Front& a, const Cost* b, size_t b_size) {
-  Cost least = unlimited();  // of b, each coordinate for itself
+  Cost least = unlimited();  // of b, each coordinate separately
   for (size_t q = 0; q < b_size; ++q) {
     for (size_t k = 0; k < least.size(); ++k) least[k] = std::min(least[k], b[q][k]);
   }

@@ -80,7 +80,7 @@ void Fronts::place(Function function) {
   functions_.push_back(std::move(function));
 }
 
-// The fronts of the first functions together at a choice: {0}, the first, the first two, ..., all but the
+// The combined fronts of the first functions at a choice: {0}, the first, the first two, ..., all except the
 // last.
 Fronts::Spent Fronts::combine(const std::vector<int>& functions, const std::vector<int>& choice,
                               std::vector<Front>& steps) const {
@@ -109,7 +109,7 @@ void Fronts::add_last(const std::vector<int>& functions, const std::vector<int>&
   sums.add(steps.back(), last.points.data() + last.begin[i], last.begin[i + 1] - last.begin[i]);
 }
 
-// The least sum of the functions over the choices of `node`, where each has one coordinate.
+// The least sum of the functions over the choices of `node`, if costs have one coordinate.
 double Fronts::least_of(const std::vector<int>& functions, int node, std::vector<int>& choice) const {
   double least = infinity;
   for (int c = 0; c < problem_.choices(node); ++c) {
@@ -178,8 +178,8 @@ Fronts::Points Fronts::front(const std::vector<int>& choice) const {
   return front;
 }
 
-// target[f]: the point of function f that went into `point`; false where it is not of all `functions`
-// together.
+// target[f]: the point of function f that is part of `point`; false if `point` is not a sum of all
+// `functions`.
 bool Fronts::follow(const std::vector<int>& functions, const std::vector<int>& choice, const Cost& point,
                     std::vector<Cost>& target) const {
   std::vector<Front> steps;

@@ -1,9 +1,9 @@
-// The functions that arise when nodes are eliminated one by one, as tables of fronts: the same as tables.h
-// with (cost, cost, ...) for numbers, union for the minimum.
+// The functions that arise when nodes are eliminated one by one, as tables of fronts: tables.h with fronts in
+// place of numbers and union in place of the minimum.
 //
 //   a {(1 s, 9 B), (4 s, 2 B)}, b the same, no edge: {(2, 18), (5, 11), (8, 4)}
 //
-// Only costs are kept. Which choice a point came from is found again by combining once more at one place.
+// Only costs are kept. The choice of a point is found by combining again at one place.
 #pragma once
 
 #include <functional>
@@ -17,19 +17,19 @@ namespace boxcar::search {
 class Fronts {
  public:
   // `order` leaves out the nodes that are kept; it and `problem`, which has one edge at most for each pair,
-  // outlive this. Costs above `limits` are left out; no front has more points than `most` says, see thin().
+  // outlive this. Costs above `limits` are left out; no front has more points than `most`, see thin().
   struct Most {
     int points = 256;
-    int64_t sums = 0;                 // of two points
+    int64_t sums = 0;                 // of pairs of points
     std::function<void()> look = {};  // see Effort
   };
   Fronts(const Assignment& problem, const Order& order, const Cost& limits, const Most& most);
 
-  // False where it took too many sums: then there are no fronts.
+  // False if it took too many sums; then there are no fronts.
   bool ended() const { return left_ >= 0; }
 
   // The front over all choices of the other nodes, given the kept nodes' choices in `choice` (by node); and
-  // the slack (see thin()) up to which it is whole.
+  // the slack (see thin()) up to which it is complete.
   struct Points {
     Front points;
     double slack = 0;
@@ -73,7 +73,7 @@ class Fronts {
   int64_t left_;  // sums
   std::vector<Function> functions_;
   std::vector<Bucket> buckets_;  // by position
-  std::vector<int> last_;        // functions of kept nodes alone
+  std::vector<int> last_;        // functions only of kept nodes
   double slack_ = 0;             // of all buckets together
 };
 

@@ -38,7 +38,7 @@ class Eliminator {
     }
   }
 
-  // Nothing once `enough` says so of the order so far.
+  // Nothing if `enough` holds for the order so far.
   template <typename F>
   std::optional<Order> run(const F& enough) {
     while (!waiting_.empty()) {
@@ -61,7 +61,7 @@ class Eliminator {
     return entries;
   }
 
-  // Pairs of neighbours that are apart: all pairs less those that are joined, which are fewer to go through.
+  // Counts pairs of neighbours without an edge: all pairs minus those with one, of which there are fewer.
   Rank rank(int node) {
     const std::vector<int>& others = at(near_, node);
     const auto weight = [&](int other) {
@@ -106,7 +106,7 @@ class Eliminator {
 
   const Assignment& problem_;
   By by_;
-  std::vector<std::vector<int>> near_;  // each in order
+  std::vector<std::vector<int>> near_;  // each sorted
   std::vector<char> marked_;
   std::vector<Rank> rank_;
   std::set<std::pair<Rank, int>> waiting_;

@@ -1,12 +1,12 @@
-// The order in which to eliminate the nodes of a graph, so that the functions that arise have few variables.
+// An order for eliminating the nodes of a graph in which the resulting functions have few variables.
 //
 //   chain a - b - c - d: a, b, c, d; each function has one variable
 //   cycle a - b - c - d - a: a, then b, c, d; two
 //
-// Eliminating a node joins its neighbours to one another. The next node is the one that adds fewest edges
-// (min-fill), the one whose added edges have fewest pairs of choices (weighted min-fill), or the one with the
-// smallest function (min-size). Among the three orders the one with least work is taken, where possible among
-// those without a function that is too large.
+// Eliminating a node joins its neighbours to one another. The next node is the one that adds the fewest edges
+// (min-fill), the one whose added edges have the fewest pairs of choices (weighted min-fill), or the one with
+// the smallest function (min-size). Of the three orders the one with the least work is taken, if possible
+// among those without too large a function.
 #pragma once
 
 #include <cstdint>

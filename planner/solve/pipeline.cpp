@@ -23,7 +23,7 @@ std::vector<int> in_flight(const std::vector<PipelineStage>& stages, double peri
     throw Error::input("search", fmt::format("period {} is below the least one, {}", period, least));
   }
   std::vector<int> counts(stages.size());
-  double gap = 0;  // from the start of the forward act behind to the end of its backward act
+  double gap = 0;  // from the start of the next stage's forward act to the end of its backward act
   for (size_t s = stages.size(); s-- > 0;) {
     const PipelineStage& stage = stages[s];
     double lag = stage.forward;  // between the starts of forward and backward acts, at least

@@ -83,8 +83,8 @@ class Reducer {
     return false;
   }
 
-  // Lowers `least` to what `worse` costs more than `better`, in coordinates that add up. False where a
-  // maximum of `better` is larger, or where only `worse` is allowed.
+  // Lowers `least` to the excess of `worse` over `better`, in coordinates that add up. False if a maximum of
+  // `better` is larger, or if only `worse` is allowed.
   bool compare(const Cost& better, const Cost& worse, Cost& least) const {
     if (is_forbidden(space_, worse)) return true;
     if (is_forbidden(space_, better)) return false;
@@ -148,7 +148,7 @@ class Reducer {
   std::vector<Assignment::Edge> edges_;
   std::vector<std::vector<int>> edges_of_;
   std::vector<bool> fixed_;
-  std::vector<std::vector<int>> left_;  // node: the choices that are left
+  std::vector<std::vector<int>> left_;  // by node: the remaining choices
 };
 
 }  // namespace

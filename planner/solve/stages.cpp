@@ -14,11 +14,11 @@ namespace {
 
 constexpr double none = std::numeric_limits<double>::infinity();
 
-// A suffix of the chain, cut: its first stage and the point of the state behind that.
+// A cut of a suffix of the chain: its first stage and the point of the state after that.
 struct Point {
   double slowest = 0, sum = 0;
   int cut = -1;  // the first stage
-  int next = 0;  // point of the state behind
+  int next = 0;  // point of the state after it
 };
 
 // One option of one range of blocks on one mesh.
@@ -91,7 +91,7 @@ class Cutter {
     }
   }
 
-  // By blocks before and units left for them: the least slowest stage and, separately, the least sum.
+  // By blocks before and units for them: the least slowest stage and, separately, the least sum.
   void bound() {
     slowest_.assign(index(blocks_, units_) + 1, none);
     sum_ = slowest_;
@@ -134,7 +134,7 @@ class Cutter {
     return best_stages == 0 ? StagePlan{} : plan(best_stages, best_units, best);
   }
 
-  // By block: the units of states that have a point; false where none has.
+  // By block: the units of states that have a point; false if none has.
   bool list_units(const std::vector<std::vector<Point>>& layer) {
     bool any = false;
     reached_.assign(static_cast<size_t>(blocks_ + 1), {});
@@ -186,12 +186,12 @@ class Cutter {
   }
 
   const StageProblem& problem_;
-  int blocks_, units_ = 0, stages_ = 0;  // a unit is as many devices as divide all meshes
+  int blocks_, units_ = 0, stages_ = 0;  // a unit is the largest number of devices that divides all meshes
   int least_in_flight_ = std::numeric_limits<int>::max();
   std::vector<std::vector<Cut>> cuts_;                   // by first block
-  std::vector<double> slowest_, sum_;                    // bounds of what is before
+  std::vector<double> slowest_, sum_;                    // bounds for the blocks before
   std::vector<std::vector<std::vector<Point>>> layers_;  // stages, state
-  std::vector<std::vector<int>> reached_;                // of the layer behind
+  std::vector<std::vector<int>> reached_;                // of the previous layer
 };
 
 void check(const StageProblem& problem) {

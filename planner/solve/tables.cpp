@@ -22,7 +22,7 @@ void add(const std::vector<double>& base, const double* values, std::vector<doub
   for (size_t c = 0, n = sum.size(); c < n; ++c) into[c] = from[c] + values[c];
 }
 
-// The least of a + b, four at a time: a minimum waits for the one before.
+// The least of a + b, four at a time, because a minimum waits for the previous one.
 double least_sum(const std::vector<double>& a, const std::vector<double>& b) {
   double least[4] = {infinity, infinity, infinity, infinity};
   const size_t n = a.size(), whole = n / 4 * 4;
@@ -81,7 +81,7 @@ Tables::Function Tables::empty(std::vector<int> scope) const {
   Function function;
   function.stride.assign(scope.size(), 1);
   size_t entries = 1;
-  for (size_t i = 0; i < scope.size(); ++i) {  // what is eliminated first lies together
+  for (size_t i = 0; i < scope.size(); ++i) {  // nodes that are eliminated first are contiguous
     function.stride[i] = entries;
     entries *= static_cast<size_t>(problem_.choices(scope[i]));
   }
@@ -110,7 +110,7 @@ std::vector<int> Tables::scope_of(const std::vector<int>& part, int node) const 
 }
 
 // All of the bucket, or parts whose functions are small enough: the widest functions first, each into the
-// first part that has room. A function that is too large by itself was there before.
+// first part that has room. A function that is too large by itself existed before.
 std::vector<std::vector<int>> Tables::parts(const Bucket& bucket, int node) const {
   auto entries = [&](const std::vector<int>& part) {
     double n = 1;
@@ -137,7 +137,7 @@ std::vector<std::vector<int>> Tables::parts(const Bucket& bucket, int node) cons
   return parts;
 }
 
-// Functions of other buckets over nodes of `scope` alone: entries that they forbid need not be computed.
+// Functions of other buckets only over nodes of `scope`. Entries that they forbid need not be computed.
 std::vector<int> Tables::masks(const std::vector<int>& scope) const {
   std::vector<int> masks;
   for (int node : scope)
@@ -152,13 +152,13 @@ std::vector<int> Tables::masks(const std::vector<int>& scope) const {
 }
 
 // Calls take(i, sum) for every entry i of a table over `scope` that is not forbidden: sum is by choice of the
-// node. Sums that do not change with the first nodes of the scope are computed once for all their choices.
+// node. Sums that do not depend on the first nodes of the scope are computed once for all their choices.
 template <typename Take>
 void Tables::sums(const std::vector<int>& part, int node, const std::vector<int>& scope, Take take) const {
   struct Walk {
     const double* values;         // of all choices of the node, which is the first of its scope
     std::vector<size_t> strides;  // over the scope
-    size_t first = 0;             // node of the scope that it changes with
+    size_t first = 0;             // the first node of the scope on which it depends
   };
   const auto walk_over = [&](int f) {
     Walk walk{at(functions_, f).values.data(), {}};
@@ -169,7 +169,7 @@ void Tables::sums(const std::vector<int>& part, int node, const std::vector<int>
   std::vector<Walk> masks, walks;
   for (int f : this->masks(scope)) masks.push_back(walk_over(f));
   for (int f : part) walks.push_back(walk_over(f));
-  // By node of the scope: the sum of the functions that change with no earlier one.
+  // By node of the scope: the sum of the functions that depend on no earlier one.
   std::vector<std::vector<double>> from(scope.size() + 1,
                                         std::vector<double>(static_cast<size_t>(problem_.choices(node))));
   const auto add_up = [&](size_t k) {

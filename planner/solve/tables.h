@@ -4,10 +4,10 @@
 //   then b: min over b of b + f(b) = {0 + 5, 1 + 2} = 3: the least value
 //
 // A node's bucket holds all functions that have it and whose other nodes come later. Their sum, minimised
-// over the node, is a function of those others. Where its table would be too large, the bucket is cut in
-// parts, each minimised by itself: the sum of the parts' minima is a lower bound (mini-buckets: Dechter and
-// Rish 2003). Before that, costs of the node alone are shifted between the parts so that all agree on the
-// least cost of each choice, which keeps the sum and lifts the bound.
+// over the node, is a function of those others. If its table would be too large, the bucket is cut into
+// parts, each minimised by itself. The sum of the parts' minima is a lower bound (mini-buckets: Dechter and
+// Rish 2003). Before that, costs of only the node are shifted between the parts so that all agree on the
+// least cost of each choice. This keeps the sum and raises the bound.
 #pragma once
 
 #include <vector>
@@ -19,19 +19,19 @@ namespace boxcar::search {
 
 class Tables {
  public:
-  // `problem` has at most one edge for each pair of nodes, and with `order` outlives the tables. The value is
+  // `problem` has at most one edge for each pair of nodes. It and `order` outlive the tables. The value is
   // weights x cost over coordinates that add up.
   Tables(const Assignment& problem, const Order& order, const Cost& weights, const Effort& effort);
 
-  // A lower bound of the value without functions of kept nodes alone; the least value where nothing was cut.
+  // A lower bound of the value without functions only of kept nodes; the least value if nothing was cut.
   double root() const { return root_; }
   // A lower bound of the value with these choices of kept nodes.
   double given(const std::vector<int>& choice) const;
-  // The choices of all other nodes with which the bound is met, where nothing was cut.
+  // The choices of all other nodes that attain the bound, if nothing was cut.
   void trace(std::vector<int>& choice) const;
   bool cut() const { return cut_; }
 
-  // By choice of the node at `position`, where all later ones are chosen: how much it lifts the lower bound.
+  // By choice of the node at `position`, given choices of all later ones: how much it raises the lower bound.
   // `choice` is by node.
   void lifts(int position, const std::vector<int>& choice, std::vector<double>& out) const;
 
@@ -46,7 +46,7 @@ class Tables {
   };
   struct Bucket {
     std::vector<int> holds, gives;  // functions
-    double constant = 0;            // what it gives where no node is left
+    double constant = 0;            // its value if no node is left
   };
 
   void add(Function function);
