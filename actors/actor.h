@@ -3,9 +3,9 @@
 //
 // Counters are the paper's (section 4.2): an in counter per input (readable slots not yet consumed), an out
 // counter per out register (free slots), a reference counter per slot (readers that still hold it). An act
-// needs every in counter at its expected value and every out counter above zero. Sending req moves a slot's
-// reference counter from zero to its number of readers and takes one off the out counter; the last ack gives
-// it back.
+// needs every in counter at its expected value and every out counter above zero. Sending req raises a slot's
+// reference counter from zero to its number of readers and decrements the out counter; the last ack
+// increments it again.
 //
 // Figure 6: a1 has 3 slots, a2 and a3 have 2. At time 0 a1 acts; at time 1 a1 and a2; at time 2 all three.
 //
@@ -15,8 +15,8 @@
 //   a1.receive({MessageKind::ack, 0, 0});  // out counter 3
 //
 // Messages between one producer and one consumer must arrive in the order in which they were sent (threads'
-// queues and MPI keep it); between different pairs any order will do. An input that an actor updates in place
-// (ir/plan.h) is left out of its InSpecs and out of `consumers`.
+// queues and MPI keep it). Between different pairs, any order is allowed. An input that an actor updates in
+// place (ir/plan.h) is not in its InSpecs and not in `consumers`.
 #pragma once
 
 #include <compare>
@@ -28,7 +28,7 @@
 
 namespace boxcar::actors {
 
-// Connections of an actor as the machine needs them; fixed during a run.
+// Connections of an actor for the state machine; fixed during a run.
 struct InSpec {
   int repeat = 1;  // acts served by one slot
   int count = 1;   // slots of the register that is read
@@ -42,7 +42,8 @@ struct OutSpec {
 
 enum class MessageKind : uint8_t { req, ack };
 
-// A message to one actor. `port` is the receiver's input for req, its output for ack; `slot` which slot.
+// A message to one actor. `port` is the receiver's input for req, its output for ack. `slot` is the slot's
+// number.
 struct Message {
   MessageKind kind = MessageKind::req;
   int port = 0;
@@ -63,27 +64,27 @@ struct Effect {
 // allocates except the caller's `effects`. Not thread-safe; actors of different tables are independent.
 class ActorTable {
  public:
-  // Returns the new actor's number. Throws Error (bad input) on a spec that cannot be (a count below 1, ...).
+  // Returns the new actor's number. Throws Error (bad input) on an impossible spec (a count below 1, ...).
   int add(std::span<const InSpec> ins, std::span<const OutSpec> outs);
   int size() const { return static_cast<int>(actors_.size()); }
 
   // The functions of Actor below, by number.
   void start(int actor, std::vector<Effect>& effects) const;
-  // True where the message made the actor ready.
+  // True if the message made the actor ready.
   bool receive(int actor, const Message& message);
   bool ready(int actor) const { return state(actor).waits_for == 0; }
   void begin(int actor);
   void end(int actor, std::vector<Effect>& effects);
-  // Counts `acts` more acts of an actor whose counters are the same after them: for a driver that repeats a
-  // periodic regime by arithmetic. Throws Error (fault) where a slot would be sent or given back at a rate
-  // (every, repeat above 1) on the way.
+  // Counts `acts` more acts of an actor whose counters are the same after them, for a driver that repeats a
+  // periodic regime by arithmetic. Throws Error (fault) if a slot would meanwhile be sent or given back at a
+  // rate (every, repeat above 1).
   void skip(int actor, int64_t acts);
-  // As if an actor had made `acts` more acts, and all messages of these acts and to it had been taken.
-  // Counters stay as they are; only slots move on. Throws Error (fault) where a slot would then be partly
-  // written or read.
+  // Acts as if an actor had made `acts` more acts, and all messages of these acts and to it had been taken.
+  // Counters do not change; only slots advance. Throws Error (fault) if a slot would then be partly written
+  // or read.
   void advance(int actor, int64_t acts);
   // Makes the first slot of a register the next one, on the reader's and on the writer's side. Throws Error
-  // (fault) where not all its slots have been written, read and given back.
+  // (fault) unless all its slots have been written, read and given back.
   void rewind_in(int actor, int port);
   void rewind_out(int actor, int port);
   bool acting(int actor) const { return state(actor).acting; }
@@ -112,9 +113,9 @@ class ActorTable {
   struct Out {
     int32_t count = 1, every = 1, consumers = 0, initial = 0;
     int32_t free = 0;        // the out counter
-    int32_t written = 0;     // acts that went into the current slot
+    int32_t written = 0;     // acts that wrote into the current slot
     int32_t slot = 0;        // the slot to write
-    int32_t references = 0;  // where this output's reference counters begin
+    int32_t references = 0;  // index of this output's first reference counter
   };
 
   const State& state(int actor) const { return at(actors_, actor); }
@@ -139,7 +140,7 @@ class Actor {
   std::vector<Effect> start() const;
   // Takes a message. Throws Error (fault) on one that the protocol forbids (an ack for a free slot, ...).
   void receive(const Message& message) { table_.receive(0, message); }
-  // Every in counter at its expected value, every out counter above zero, not acting.
+  // Whether every in counter is at its expected value, every out counter is above zero, and it is not acting.
   bool ready() const { return table_.ready(0); }
   // Begins an act: from here to its end it reads in_slot() and writes out_slot(). Throws Error (fault),
   // naming the counter that is zero, unless ready().

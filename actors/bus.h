@@ -1,6 +1,6 @@
-// The message bus as pure logic: which of the routes of Figure 7 of the paper a message takes, and in what
-// order each thread sees messages. No threads, no sockets: a driver polls it by hand; threaded runtimes keep
-// its rules.
+// The message bus as pure logic: the route of a message in Figure 7 of the paper, and the order in which each
+// thread sees messages. It has no threads and no sockets. A driver polls it; threaded runtimes keep its
+// rules.
 //
 //   same thread   -> the thread's local queue: the receiver takes it without polling       (Figure 7: 1)
 //   same node     -> the bus puts it into the other thread's shared queue, which it polls  (2, 3)
@@ -33,7 +33,7 @@ struct Envelope {
   friend auto operator<=>(const Envelope&, const Envelope&) = default;
 };
 
-// How many messages took each route.
+// The number of messages on each route.
 struct Traffic {
   int64_t local = 0, shared = 0, network = 0;
   friend auto operator<=>(const Traffic&, const Traffic&) = default;
@@ -43,10 +43,10 @@ class Bus {
  public:
   // Routes a message and returns its route.
   Route send(Address from, const Envelope& envelope);
-  // The network: takes the oldest message on the way from one node to the other and puts it into its thread's
-  // shared queue. False where there is none.
+  // The network: takes the oldest message in flight from one node to the other and puts it into its thread's
+  // shared queue. False if there is none.
   bool deliver(int from_node, int to_node);
-  // The thread's next message: local ones first. False where there is none.
+  // The thread's next message, local ones first. False if there is none.
   bool next(int node, int thread, Envelope& envelope);
   // Messages sent and not yet taken by next().
   int64_t pending() const { return pending_; }

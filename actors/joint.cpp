@@ -36,7 +36,7 @@ Joint::Side Joint::whole(const std::vector<ir::TensorType>& tensors) const {
   return side;
 }
 
-// Every tensor cut along its axis, in parts as long as the others' tensors are.
+// Every tensor cut along its axis, into parts of the lengths in `others`.
 Joint::Side Joint::parts(const std::vector<ir::TensorType>& tensors, const std::vector<int64_t>& axes,
                          const std::vector<std::vector<ir::TensorType>>& others) const {
   Side side;
@@ -112,7 +112,7 @@ Joint::Joint(const JointSpec& spec) : spec_(spec) {
   }
   if (out.empty() && spec.collective != Collective::reduce_scatter && spec.collective != Collective::reduce) {
     const int64_t all = std::accumulate(own_counts_.begin(), own_counts_.end(), int64_t{0});
-    out_.bytes = all * ir::size_of(dtype_);  // it arrives and is dropped
+    out_.bytes = all * ir::size_of(dtype_);  // the result arrives and is dropped
   }
   in_bytes_ = in_.direct ? 0 : aligned(in_.bytes);
   out_bytes_ = out_.direct ? 0 : aligned(out_.bytes);

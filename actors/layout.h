@@ -1,5 +1,5 @@
-// Where the actors of a plan run and how they are wired. Every process of a run computes it alike from the
-// plan.
+// The places where the actors of a plan run, and their connections. Every process of a run computes the same
+// from the plan.
 //
 // A process has one thread per queue of its devices that any actor is bound to, numbered by device, then
 // queue. An actor's address is (process, thread, queue, place among the actors of its queue). Its input ports
@@ -23,7 +23,7 @@ using ir::is_control;
 
 class Layout {
  public:
-  // `plan` stays where it is; it has passed ir::check.
+  // REQUIRES: `plan` outlives this and has passed ir::check.
   Layout(const ir::Plan& plan, const std::function<int(int device)>& process_of);
 
   struct Thread {
@@ -41,20 +41,21 @@ class Layout {
   const ir::Program& program(int device) const { return at(plan_.programs, program_index(device)); }
   std::vector<Thread> threads(int process) const;
   Address address(int device, int actor) const;
-  // -1: updated in place.
+  // The port of an input; -1: updated in place.
   int in_port(int device, int actor, size_t input) const;
   bool in_place(int device, int reg) const;
-  // Ports that get a req for a register's slots. producer() gets the ack of an input.
+  // readers(): the ports that get a req for a register's slots. producer(): the port that gets the ack of an
+  // input.
   std::vector<Place> readers(int device, int reg) const;
   // The index of the reader at `place`.
   size_t reader(int device, int reg, const Place& place) const;
   Place producer(int device, int actor, size_t input) const;
   // The device whose register an input reads.
   int source(int device, const ir::Input& input) const;
-  // The attributes of this rank; complete, where the registry has the op.
+  // The attributes on this rank; complete if the registry has the op.
   ir::Attrs attrs(int device, const ir::Actor& actor) const;
-  // The members of a collective in rank order: device and actor. communicator() is a name that these members'
-  // acts on the same queues share.
+  // The members of a collective in rank order: device and actor. communicator() is the name shared by these
+  // members' acts on the same queues.
   std::vector<std::pair<int, int>> members(int device, const ir::Actor& actor) const;
   std::string communicator(int device, const ir::Actor& actor) const;
 

@@ -27,7 +27,7 @@ const ir::Actor& actor_of(const Layout& layout, int device, int actor) {
   return at(layout.program(device).actors, actor);
 }
 
-// The buffer is a stretch of the tensor.
+// Whether the buffer is a contiguous part of the tensor.
 bool is_dense(const std::vector<Move>& moves) {
   return moves.size() == 1 && (moves[0].rows == 1 || moves[0].stride == moves[0].bytes);
 }
@@ -37,14 +37,14 @@ bool is_dense(const std::vector<Move>& moves) {
 struct Links::Link {
   std::string name;
   int owner = 0, puller = 0, queue_of_puller = 0;
-  std::unique_ptr<backends::Queue> queue;  // the owner's; goes after the communicator
+  std::unique_ptr<backends::Queue> queue;  // the owner's; destroyed after the communicator
   std::unique_ptr<backends::Communicator> communicator;
   std::byte* scratch = nullptr;
   int64_t scratch_bytes = aligned(1);
   std::vector<Sender*> order;  // over one step
   std::mutex mutex;            // guards the members below, and the senders' full slots
   std::condition_variable changed;
-  int64_t words = 0;  // of the other end, that nobody has waited for yet
+  int64_t words = 0;  // from the other end, not yet waited for
 
   std::array<int, 2> group() const { return {owner, puller}; }
 };
@@ -139,7 +139,7 @@ void Links::prepare(int device, std::byte* scratch) {
     scratch += link->scratch_bytes;
     link->queue = state_.backend.device(device).queue(ir::QueueKind::network);
     link->communicator = state_.backend.communicator(link->name, link->group(), device, *link->queue);
-    int64_t marks = 1;  // of each slot's last send, and one that the slot's writer still waits for
+    int64_t marks = 1;  // of each slot's last send, and one for which the slot's writer still waits
     for (const Sender* sender : std::set<const Sender*>(link->order.begin(), link->order.end()))
       marks += at(state_.layout.program(device).registers, sender->pull_->reg).count + 1;
     link->queue->expect_marks(marks);
@@ -167,7 +167,7 @@ std::vector<Connection> Links::connections() {
   return result;
 }
 
-// To the other end's process.
+// Sends a word to the other end's process.
 void Links::say(const Link& link) {
   const int other = state_.backend.is_local(link.owner) ? link.puller : link.owner;
   const Word word{link.owner, link.puller, link.queue_of_puller};
@@ -175,8 +175,7 @@ void Links::say(const Link& link) {
                                    std::as_bytes(std::span(&word, 1)));
 }
 
-// Throws Error (fault) naming `act` where the other end has not reached it within the communicator's
-// patience.
+// Throws Error (fault) naming `act` if the other end has not reached it within the communicator's patience.
 void Links::wait_for_word(Link& link, const std::string& act) {
   const auto begin = std::chrono::steady_clock::now();
   std::unique_lock lock(link.mutex);
@@ -228,7 +227,7 @@ void Links::run(int link, int64_t count) {
         send(*sender);
       }
     if (state_.recorded < 0) mine.queue->finish();
-  } catch (const Stopped&) {  // another thread says why
+  } catch (const Stopped&) {  // another thread reports why
   } catch (const std::exception& error) {
     const auto* known = dynamic_cast<const Error*>(&error);
     const Error what(known ? known->code() : Exit::fault, where, error.what());
@@ -236,7 +235,7 @@ void Links::run(int link, int64_t count) {
   }
 }
 
-// The oldest full slot, when there is one and the puller waits for it.
+// Sends the oldest full slot, when there is one and the puller waits for it.
 void Links::send(Sender& sender) {
   const backends::Waiting::Act name(sender.name_);
   Link& link = *sender.link_;

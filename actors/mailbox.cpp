@@ -26,11 +26,11 @@ void Mailbox::wait(std::chrono::milliseconds most) {
   }
   std::unique_lock lock(mutex_);
   asleep_.store(true, std::memory_order_seq_cst);
-  // A sender that takes its place after this sees that somebody sleeps, and waits for the lock.
+  // A sender that takes its place after this sees that the owner sleeps, and waits for the lock.
   if (tail_.load(std::memory_order_seq_cst) == head_) woken_.wait_for(lock, most);
   asleep_.store(false, std::memory_order_relaxed);
   lock.unlock();
-  // One that took it before has the word still to store.
+  // One that took its place before still has to store the word.
   while (tail_.load(std::memory_order_relaxed) != head_ && empty()) std::this_thread::yield();
 }
 

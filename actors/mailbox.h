@@ -1,12 +1,12 @@
-// Messages of other threads to one thread: a ring with many producers and one consumer. It is never full:
-// credits bound the number of messages on the way, and the ring holds that many.
+// Messages from other threads to one thread: a ring with many producers and one consumer. It is never full,
+// because credits bound the number of messages in flight and the ring holds that many.
 //
 //   Mailbox box(64, 100);
 //   box.push(word);                  // any thread; not 0
-//   box.wait(50ms);                  // the owner: spins, then sleeps until something is there or time is up
+//   box.wait(50ms);                  // the owner: spins, then sleeps until there is a word or time is up
 //   while (box.pop(word)) ...        // the owner: the oldest one
 //
-// Messages of one thread come out in the order in which it pushed them.
+// Messages of one thread are popped in the order in which it pushed them.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ namespace boxcar::actors {
 
 class Mailbox {
  public:
-  // Holds at least `capacity` words; looks `spins` times for one before it sleeps.
+  // Holds at least `capacity` words. Looks `spins` times for one before it sleeps.
   Mailbox(int64_t capacity, int spins);
 
   void push(uint64_t word) {
@@ -38,14 +38,14 @@ class Mailbox {
     ++head_;
     return true;
   }
-  // Waits until pop() would find something, wake() is called or `most` is over.
+  // Waits until pop() would find a word, wake() is called or `most` is over.
   void wait(std::chrono::milliseconds most);
   void wake();
 
  private:
   bool empty() const { return cells_[head_ & mask_].load(std::memory_order_acquire) == 0; }
 
-  std::vector<std::atomic<uint64_t>> cells_;  // 0: nothing there
+  std::vector<std::atomic<uint64_t>> cells_;  // 0: empty
   uint64_t mask_ = 0;
   int spins_ = 0;
   alignas(64) std::atomic<uint64_t> tail_{0};
@@ -55,7 +55,7 @@ class Mailbox {
   std::condition_variable woken_;
 };
 
-// A message to the receiver's number in its thread's table, in one word that is never 0.
+// A message to an actor, by its number in its thread's table, as one word that is never 0.
 inline constexpr int port_bits = 18, slot_bits = 20;
 inline uint64_t to_word(int actor, const Message& message) {
   return uint64_t{1} | static_cast<uint64_t>(message.kind == MessageKind::ack) << 1 |

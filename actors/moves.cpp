@@ -15,7 +15,7 @@ Move part_of(const sbp::Shape& shape, int64_t element_bytes, int64_t axis, int64
   return {0, begin * inner, 0, outer, (end - begin) * inner, at(shape, axis) * inner};
 }
 
-// The last axis that is not whole is cut in rows of one stride; every place along the axes before those has a
+// The last axis that is not whole is cut into rows of one stride. Every place along the axes before it has a
 // move.
 std::vector<Move> block_of(const sbp::Shape& shape, int64_t element_bytes,
                            const std::vector<sbp::Range>& block) {

@@ -28,7 +28,7 @@ inline void unpack(backends::Queue& queue, const Move& move, std::byte* tensor, 
   queue.copy(tensor + move.tensor, buffer + move.buffer, {move.rows, move.bytes, move.bytes, move.stride});
 }
 
-// `bytes`, rounded up to where the next piece of a device's memory may begin.
+// `bytes`, rounded up to the alignment of pieces of a device's memory.
 constexpr int64_t aligned(int64_t bytes) { return (bytes + 511) / 512 * 512; }
 
 // Part [begin, end) along an axis; a negative axis: the whole tensor.

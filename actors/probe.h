@@ -1,9 +1,9 @@
-// Watches one device's memory while a plan runs: knows which slots are held, and checks that none is written
-// over another or under its readers. A slot is held from the begin of the first act that writes it until the
-// last reader has ended; a slot updated in place is always held.
+// Watches one device's memory while a plan runs. It knows the held slots, and checks that none is written
+// over another or while it is read. A slot is held from the start of the first act that writes it until the
+// last reader has ended. A slot updated in place is always held.
 //
 //   probe.write(reg, slot);    // an act begins to write it: throws Error (fault) if it may not
-//   probe.written(reg, slot);  // it is whole; as many readers as the register has may read it
+//   probe.written(reg, slot);  // it is complete; the register's readers may read it
 //   probe.release(reg, slot);  // one of them has ended
 #pragma once
 
@@ -25,7 +25,7 @@ class Probe {
     int readers = 0;
     bool in_place = false;
   };
-  // Throws Error (fault) where the slots held before the first act do not fit.
+  // Throws Error (fault) if the slots held before the first act do not fit.
   Probe(const ir::Program& program, std::vector<Use> uses);
 
   void write(int reg, int slot);
@@ -52,7 +52,7 @@ class Probe {
   std::vector<Use> uses_;
   mutable std::mutex mutex_;
   std::vector<std::vector<Slot>> slots_;  // by register
-  std::map<int64_t, Span> spans_;         // held bytes of the arena, by begin
+  std::map<int64_t, Span> spans_;         // held bytes of the arena, by first byte
   int64_t held_ = 0, peak_ = 0, reach_ = 0;
 };
 

@@ -88,7 +88,7 @@ void Pulls::ask(int device, int actor, int slot, std::byte* to) {
   waits_.erase(key);
 }
 
-// On the progress thread of the owner.
+// Runs on the progress thread of the owner.
 void Pulls::answer(int process, std::span<const std::byte> bytes) {
   Request request;
   std::memcpy(&request, bytes.data(), sizeof request);
@@ -107,7 +107,7 @@ void Pulls::answer(int process, std::span<const std::byte> bytes) {
   state_.backend.transport()->send(process, Channel::data, reply);
 }
 
-// On the progress thread of who asked.
+// Runs on the progress thread of the puller.
 void Pulls::arrive(std::span<const std::byte> bytes) {
   Request request;
   std::memcpy(&request, bytes.data(), sizeof request);

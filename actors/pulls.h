@@ -1,6 +1,6 @@
-// Pulls: copies of another device's slot, or of a block of it. Within a process a pull copies straight from
-// that device's memory; from another process it asks for the bytes, and the transport's progress thread there
-// answers. Nobody writes the slot until the pull has sent its ack.
+// Pulls: copies of another device's slot, or of a block of it. Within a process a pull copies directly from
+// that device's memory. From another process it requests the bytes, and the transport's progress thread there
+// answers. The slot is not written until the pull has sent its ack.
 //
 //   Pulls pulls(state);  pulls.listen();
 //   pulls.fetch(device, actor, slot, to, queue);
@@ -24,7 +24,7 @@ class Pulls {
  public:
   explicit Pulls(RunState& state);
 
-  // Listens to requests and answers; called before the transport starts.
+  // Listens for requests and answers. Called before the transport starts.
   void listen();
 
   struct Pull {
@@ -51,7 +51,7 @@ class Pulls {
   void ask(int device, int actor, int slot, std::byte* to);
 
   RunState& state_;
-  std::map<std::pair<int, int>, Pull> pulls_;  // by device and actor, where either side is here
+  std::map<std::pair<int, int>, Pull> pulls_;  // by device and actor, if either side is in this process
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::map<std::pair<int, int>, Wait> waits_;  // by device and actor

@@ -38,7 +38,7 @@ void QueueThread::run(int64_t count, int64_t first_step) {
       for (Work& work : works_) tell(work, true);
       time_acts();
     }
-  } catch (const Stopped&) {  // another thread says why
+  } catch (const Stopped&) {  // another thread reports why
   } catch (const std::exception& error) {
     const Error what = named(current_, error);
     state_.fail(std::make_exception_ptr(what), what.what());
@@ -86,8 +86,8 @@ void QueueThread::became_ready(int actor) {
   if (!ordered_ && table_.acts(actor) < at(target_, actor)) ready_.push_back(actor);
 }
 
-// Waits until some message has come. A wait for another process checks that it is still there, and says so
-// where it is not; a wait for a thread of this process relies on that thread's check.
+// Waits until a message has arrived. A wait for another process checks that the process is alive, and reports
+// if it is not. A wait for a thread of this process relies on that thread's check.
 void QueueThread::wait() {
   if (take()) return;
   mailbox_->wait(wake_interval);
@@ -105,7 +105,7 @@ void QueueThread::wait() {
   }
 }
 
-// Another process whose message an actor needs before it can act; -1 where there is none.
+// Another process whose message an actor needs before it can act; -1 if there is none.
 int QueueThread::awaited_process(int actor) const {
   const Work& work = at(works_, actor);
   for (size_t i = 0; i < work.producers.size(); ++i)
@@ -118,7 +118,7 @@ int QueueThread::awaited_process(int actor) const {
   return -1;
 }
 
-// Takes the messages that are there; false where there are none.
+// Takes all present messages; false if there are none.
 bool QueueThread::take() {
   if (state_.options.chaos >= 0) return take_shuffled();
   uint64_t word = 0;
@@ -127,8 +127,7 @@ bool QueueThread::take() {
   return any;
 }
 
-// Takes messages in an order drawn at random, in which each port's messages keep theirs, and not always all
-// of them.
+// Takes messages in a random order that keeps the order of each port's messages, and not always all of them.
 bool QueueThread::take_shuffled() {
   for (uint64_t word = 0; mailbox_->pop(word);) held_back_.push_back(word);
   const auto port = [](uint64_t word) {
@@ -223,7 +222,7 @@ void QueueThread::execute(Work& work, const backends::Moment& moment) {
   for (const Operand& in : work.inputs)
     in_addresses_.push_back(in.base ? in.base + in.stride * (in.port < 0 ? 0 : at(in_slots_, in.port))
                                     : nullptr);
-  // A result that is added to those of earlier acts goes to scratch first.
+  // A result that is added to those of earlier acts is first written to scratch.
   const auto adds = [&](const Operand& out) { return out.every > 1 && index % out.every > 0; };
   for (const Operand& out : work.outputs) {
     std::byte* slot = out.base ? out.base + out.stride * at(out_slots_, out.port) : nullptr;
@@ -294,14 +293,14 @@ void QueueThread::watch(Work& work, const backends::Moment& moment, int64_t act)
 
 void QueueThread::tell(Work& work, bool finished) {
   for (; !work.seen.empty() && (finished || work.seen.front().mark->passed()); work.seen.pop_front()) {
-    current_ = static_cast<int>(&work - works_.data());  // whose error it is
+    current_ = static_cast<int>(&work - works_.data());  // whose error it would be
     const auto& [moment, from, mark] = work.seen.front();
     const ir::Register& watched = reg(at(work.out_regs, work.watched));
     state_.hooks.watched(thread_.device, watched, moment, {from, static_cast<size_t>(watched.type.bytes())});
   }
 }
 
-// By the device's clock, which is read off a mark that has just passed.
+// Times acts by the device's clock, which is read from a mark that has just passed.
 void QueueThread::time_acts() {
   if (timed_.empty()) return;
   const auto last = queue_->timed_mark();
@@ -314,7 +313,7 @@ void QueueThread::time_acts() {
   }
 }
 
-// Loads for an act: from the hooks, or from where a recording's step will have the bytes.
+// Loads for an act: from the hooks, or from the place where a recording's step will have the bytes.
 void QueueThread::load_from_host(Work& work, const backends::Moment& moment, int64_t index) {
   const int64_t bytes = work.outputs[0].bytes;
   if (work.keeps || bytes == 0) return;
@@ -337,7 +336,8 @@ void QueueThread::fill(const Work& work, const backends::Moment& moment, std::sp
     std::memcpy(bytes.data(), work.value.data(), bytes.size());
 }
 
-// Inputs have been written, and outputs have been read, before what this act puts on its queue begins.
+// Work that this act puts on its queue begins after its inputs have been written and its outputs have been
+// read.
 void QueueThread::wait_for_marks(const Work& work) {
   const auto wait = [this](const SlotMarks::Mark& mark) {
     if (mark) queue_->wait(*mark);
@@ -392,7 +392,7 @@ void QueueThread::end_writing(const Work& work, int64_t act) const {
     if ((act + 1) % reg(work.out_regs[o]).every == 0) probe->written(work.out_regs[o], out_slots_[o]);
 }
 
-// Sends an act's effects to their receivers. Its inputs' slots are free before anyone hears of its outputs.
+// Sends an act's effects to their receivers. Its inputs' slots are free before its outputs are announced.
 void QueueThread::send(int actor) {
   const Work& work = at(works_, actor);
   for (const Effect& effect : effects_) {

@@ -1,8 +1,8 @@
-// One queue of a device: its actors, what they run, and the thread that fires them. On an ordered queue the
-// thread waits for the actor whose turn it is; on an open one the actor that became ready first acts.
+// One queue of a device: its actors, their work, and the thread that fires them. On an ordered queue the
+// thread waits for the actor whose turn it is. On an open queue the actor that became ready first acts.
 //
-// Messages to actors of the same thread are taken at once, as local messages go before shared ones; those to
-// other threads of the process go into their mailboxes, those to other processes over the transport.
+// Messages to actors of the same thread are taken immediately, because local messages go before shared ones.
+// Those to other threads of the process go into their mailboxes, those to other processes over the transport.
 #pragma once
 
 #include <array>
@@ -35,40 +35,40 @@ struct Packet {
 
 class QueueThread {
  public:
-  // Learns its actors' work; no memory is needed yet. Throws Error (bad input) where the plan cannot be run.
+  // Learns its actors' work; no memory is needed yet. Throws Error (bad input) if the plan cannot be run.
   QueueThread(RunState& state, Pulls& pulls, Links& links, Turns& turns, Layout::Thread thread, int spins);
 
   int device() const { return thread_.device; }
   int64_t scratch_bytes() const { return scratch_bytes_; }
-  // With options.graphs. Throws Error (bad input) where a step cannot be recorded: see Runtime.
+  // With options.graphs. Throws Error (bad input) if a step cannot be recorded: see Runtime.
   void check_recording() const;
-  // Makes kernels and communicators, once there is memory; `scratch` is this thread's own. With
+  // Makes kernels and communicators when there is memory; `scratch` belongs to this thread. With
   // options.graphs it also takes host memory for `recordings` recordings.
   void prepare(std::byte* scratch, int recordings);
-  // Runs each of its kernels once, on zeros, and waits for them; clear() then writes zeros to so many bytes
-  // of the device's arena. Before fill_initial().
+  // Runs each of its kernels once, on zeros, and waits for them. clear() then writes zeros to the first
+  // `bytes` bytes of the device's arena. Both come before fill_initial().
   void rehearse();
   void clear(int64_t bytes);
   // Adds the connections of its communicators.
   void add_connections(std::vector<Connection>& all) const;
   // Finds the receivers of messages, once all threads of the process and the state's marks exist.
   void connect(const std::vector<std::unique_ptr<QueueThread>>& threads);
-  // Fills initial slots and registers updated in place; send_initial() then sends slots readable at the
+  // Fills initial slots and registers updated in place. send_initial() then sends the slots readable at the
   // start.
   void fill_initial();
   void send_initial();
 
-  // Runs until every actor has acted for `count` more steps, on this queue's own thread; an error stops the
+  // Runs until every actor has acted for `count` more steps, on this queue's own thread. An error stops the
   // run.
   void run(int64_t count, int64_t first_step);
 
   // --- recordings, between runs
   // While state.recorded is 0 or more, run() puts a step's acts on queues that record: loads come from that
-  // recording's memory, watched bytes go there.
-  // Takes the messages left of the last run, of one step. Registers that no other step reads begin at their
+  // recording's memory, and watched bytes go there.
+  // Takes the messages left by the last run, of one step. Registers that no other step reads begin at their
   // first slot again.
   void take_messages_left();
-  // Moves on by a step that a recording makes.
+  // Advances by a step that a recording makes.
   void advance();
   // stage() fills a recording's loads for a step; report() tells the hooks its watched bytes.
   void stage(int recording, int64_t step);
@@ -77,7 +77,7 @@ class QueueThread {
   Mailbox& mailbox() { return *mailbox_; }
   const std::vector<RunAct>& timeline() const { return timeline_; }
   int64_t acts(int actor) const { return table_.acts(actor); }  // by place in the thread
-  // Tells the probe that an ack from another process has come.
+  // Tells the probe that an ack from another process has arrived.
   void acknowledged(int actor, const Message& message) const;
 
  private:
@@ -97,8 +97,8 @@ class QueueThread {
     int reg = -1, port = -1;    // port -1: updated in place
     int every = 1;              // of an output's register
     int64_t bytes = 0;          // of its type
-    int64_t scratch = 0;        // where an act's result is before it is added
-    std::byte* base = nullptr;  // of slot 0; null where it is empty, or on another device
+    int64_t scratch = 0;        // offset of an act's result before it is added
+    std::byte* base = nullptr;  // of slot 0; null if it is empty or on another device
     int64_t stride = 0;         // from slot to slot
     std::unique_ptr<backends::Kernel> add;
   };
@@ -107,7 +107,7 @@ class QueueThread {
     int port = 0;
     Route route = Route::local;
     Mailbox* mailbox = nullptr;
-    Links::Sender* sender = nullptr;  // to whom slots are offered, in place of a req
+    Links::Sender* sender = nullptr;  // gets offers of slots in place of a req
   };
   struct Work {
     const ir::Actor* actor = nullptr;
@@ -115,16 +115,16 @@ class QueueThread {
     int index = 0;     // in the program
     int acts_per_step = 0;
     Does does = Does::nothing;
-    int64_t behind = 0;                    // of a save: steps between its moment and what it reads
-    bool keeps = false;                    // one slot, there from the start: its acts write nothing
+    int64_t behind = 0;                    // of a save: steps between its moment and the state that it reads
+    bool keeps = false;                    // one slot that exists from the start: its acts write nothing
     std::vector<int> micro_batches;        // by act of a step
     std::vector<Operand> inputs, outputs;  // without control registers
     std::vector<int> in_regs, out_regs;    // by port
     std::vector<std::vector<Target>> readers;
     std::vector<Target> producers;
     std::vector<int> sources;  // by in port: the device whose register it is
-    // By in and out port: slots whose acts other queues of this process wait behind; null where none does.
-    // `reader`: which of an input's readers this is.
+    // By in and out port: marks of slots that other queues of this process wait for; null if none does.
+    // `reader`: index of this reader of an input.
     struct Marked {
       std::vector<SlotMarks>* slots = nullptr;
       size_t reader = 0;
@@ -133,24 +133,24 @@ class QueueThread {
     bool finishes = false;  // its acts hand over when they are done, not when they are launched
     bool on_host = false;   // ... and this thread itself touches the memory
     std::unique_ptr<backends::Kernel> kernel;
-    std::unique_ptr<Joint> joint;   // null: control registers alone
+    std::unique_ptr<Joint> joint;   // null: only control registers
     bool in_place_results = false;  // results are written over the inputs
     int64_t joint_scratch = 0;
     backends::Communicator* communicator = nullptr;
     std::vector<std::byte> value;  // of a constant
-    // Loads go through two slots of the host's memory in turn; a mark passes when a slot has been read.
-    int64_t loads = 0;  // where they begin
+    // Loads alternate between two slots of host memory. A mark passes when a slot has been read.
+    int64_t loads = 0;  // their offset
     std::array<std::shared_ptr<const backends::Mark>, 2> loaded;
     int watched = -1;  // output
-    // Watched outputs of its acts that the hooks are to be told, copied to a ring in the host's memory.
+    // Watched outputs of its acts that hooks are still to be told of, copied to a ring in host memory.
     struct Seen {
       backends::Moment moment;
       const std::byte* at = nullptr;
       std::shared_ptr<const backends::Mark> mark;
     };
     std::deque<Seen> seen;
-    int64_t ring = 0;     // where that ring begins
-    int64_t staged = -1;  // where its acts' part of a recording's memory begins; -1: it has none
+    int64_t ring = 0;     // offset of that ring
+    int64_t staged = -1;  // offset of its acts' part of a recording's memory; -1: none
   };
 
   Work learn(int index, std::vector<InSpec>& ins, std::vector<OutSpec>& outs);
@@ -182,7 +182,7 @@ class QueueThread {
   template <typename Visit>
   void for_staged(bool watched, int64_t step, Visit visit) const;
   // watch() copies an act's watched output to host memory. tell() gives it to the hooks when its mark has
-  // passed, or at once where the queue has finished.
+  // passed, or immediately if the queue has finished.
   void watch(Work& work, const backends::Moment& moment, int64_t act);
   void tell(Work& work, bool finished);
   void load_from_host(Work& work, const backends::Moment& moment, int64_t index);
@@ -218,16 +218,16 @@ class QueueThread {
   std::unique_ptr<Mailbox> mailbox_;
   int64_t scratch_bytes_ = 0;
   std::byte* scratch_ = nullptr;
-  int64_t ring_bytes_ = 0, staged_bytes_ = 0;  // of the host's memory: of acts, and of each recording
+  int64_t ring_bytes_ = 0, staged_bytes_ = 0;  // of host memory: for acts, and for each recording
 
-  int current_ = 0;              // the actor that acts, or is waited for
+  int current_ = 0;              // the actor that acts or is awaited
   std::vector<int64_t> base_;    // acts when run() was called, by actor
   std::vector<int64_t> target_;  // acts when it returns
   int64_t first_step_ = 0;
   int64_t rate_step_ = -1;
   double rate_ = -1;                 // of that step
   std::deque<int> ready_;            // actors of an open queue, in the order in which they became ready
-  std::vector<uint64_t> held_back_;  // messages under chaos
+  std::vector<uint64_t> held_back_;  // messages with chaos
   std::mt19937_64 random_;
   std::vector<Effect> effects_;
   std::vector<int> in_slots_, out_slots_;

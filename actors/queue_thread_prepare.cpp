@@ -1,4 +1,4 @@
-// The work of a queue's actors, read off the plan: operands, kernels, communicators, and receivers of
+// The work of a queue's actors, read from the plan: operands, kernels, communicators, and receivers of
 // messages.
 #include <fmt/format.h>
 
@@ -126,7 +126,7 @@ QueueThread::Work QueueThread::learn(int index, std::vector<InSpec>& ins, std::v
     scratch = std::max(scratch, aligned(8 * reg(work.outputs[0].reg).type.elements()) * 2);
   const auto host = [this](int64_t bytes) { return std::exchange(ring_bytes_, ring_bytes_ + bytes); };
   if (loads_from_host(work)) work.loads = host(2 * aligned(work.outputs[0].bytes));
-  if (work.watched >= 0)  // two steps'
+  if (work.watched >= 0)  // those of two steps
     work.ring = host(2 * work.acts_per_step * aligned(reg(at(work.out_regs, work.watched)).type.bytes()));
   if (state_.options.graphs && staged_size(work) > 0) {
     work.staged = staged_bytes_;
@@ -137,7 +137,7 @@ QueueThread::Work QueueThread::learn(int index, std::vector<InSpec>& ins, std::v
   return work;
 }
 
-// Whether its acts load something from the host.
+// Whether its acts load data from the host.
 bool QueueThread::loads_from_host(const Work& work) {
   return (work.does == Does::load || work.does == Does::constant) && !work.keeps;
 }
@@ -176,7 +176,7 @@ std::vector<ir::TensorType> QueueThread::types(int device, const ir::Actor& acto
   return result;
 }
 
-// A collective of control registers alone is a barrier.
+// A collective of only control registers is a barrier.
 void QueueThread::learn_joint(Work& work) {
   const ir::Actor& actor = *work.actor;
   JointSpec spec;
@@ -243,7 +243,7 @@ void QueueThread::prepare(std::byte* scratch, int recordings) {
   }
 }
 
-// In the type of its register, by the backend's own rounding.
+// Makes the constant in the type of its register, with the backend's own rounding.
 void QueueThread::make_constant(Work& work, std::byte* scratch) {
   backends::Device& device = state_.backend.device(thread_.device);
   const ir::TensorType& type = reg(work.outputs[0].reg).type;
@@ -267,7 +267,7 @@ void QueueThread::make_constant(Work& work, std::byte* scratch) {
   device.to_host(work.value.data(), result, type.bytes());
 }
 
-// In slots that all acts write before they read them, or that fill_initial() fills.
+// Uses slots that all acts write before they read them, or that fill_initial() fills.
 void QueueThread::rehearse() {
   const backends::Moment moment{.micro_batches = state_.layout.plan().micro_batches,
                                 .seed = state_.options.seed};
@@ -331,7 +331,7 @@ void QueueThread::add_connections(std::vector<Connection>& all) const {
   }
 }
 
-// That its acts have set and others may still look at, the newest one too.
+// The most marks that its acts have set and that others may still read, including the newest one.
 int64_t QueueThread::most_marks() const {
   int64_t marks = 1;
   for (const Work& work : works_) {
@@ -378,8 +378,8 @@ void QueueThread::connect(const std::vector<std::unique_ptr<QueueThread>>& threa
   }
 }
 
-// Between queues of this process marks say when. Other processes hear of an act when it is done, and so does
-// who reads memory as the host.
+// Marks order acts on queues of this process. Other processes are told of an act when it is done, and so are
+// readers of memory on the host.
 void QueueThread::connect_marks(Work& work) {
   const Layout& layout = state_.layout;
   const auto is = [](Route route) { return [route](const Target& target) { return target.route == route; }; };

@@ -42,7 +42,8 @@ void QueueThread::advance() {
   rewind();
 }
 
-// A register without initial slots is read in the step that writes it: each step may begin at its first slot.
+// A register without initial slots is read in the step that writes it, so each step may begin at its first
+// slot.
 void QueueThread::rewind() {
   for (int a = 0; a < table_.size(); ++a) {
     const Work& work = at(works_, a);

@@ -1,5 +1,4 @@
-// State shared by the threads of one process's run: where its memory lies, whether the run goes on, its
-// options.
+// State shared by the threads of one process's run: its memory, whether it continues, its options.
 #pragma once
 
 #include <atomic>
@@ -21,24 +20,24 @@
 
 namespace boxcar::actors {
 
-// Marks of the act behind which a slot may be read, and of the acts behind which it may be written again. The
+// Marks of the act after which a slot may be read, and of the acts after which it may be written again. The
 // sender of a message about a slot sets its mark first, and the receiver of the message reads it, so no lock
 // is needed.
 struct SlotMarks {
   using Mark = std::shared_ptr<const backends::Mark>;
   Mark written;
-  std::vector<Mark> read;  // by reader, as Layout::readers has them
+  std::vector<Mark> read;  // by reader, as in Layout::readers
 };
 
-// A group member's set-up of all that the group's calls need of the other members; `name` is the group's. All
-// members set up groups in one order.
+// A group member's set-up of everything that the group's calls need from the other members; `name` is the
+// group's. All members set up groups in one order.
 struct Connection {
   int device = 0;
   std::string name;
   std::function<void()> make;
 };
 
-// Thrown where a thread stops because another one has failed; never seen outside.
+// Thrown in a thread that stops because another one has failed; never seen outside.
 struct Stopped {};
 
 class RunState {
@@ -50,11 +49,11 @@ class RunState {
   backends::Backend& backend;
   const Hooks& hooks;
   const RunOptions& options;
-  const bool ordered;                          // all queues of the plan
+  const bool ordered;                          // whether all queues of the plan are ordered
   std::vector<std::unique_ptr<Probe>> probes;  // by device; null for others' devices, or without the option
   std::vector<std::vector<std::vector<SlotMarks>>> marks;  // by local device, register, slot
   SlotMarks& marks_of(int device, int reg, int slot) { return at(at(at(marks, device), reg), slot); }
-  std::function<void()> on_failure;  // wakes the threads that sleep
+  std::function<void()> on_failure;  // wakes sleeping threads
   std::chrono::steady_clock::time_point began;
   int recorded = -1;  // which of the plan's steps is being recorded, see QueueThread; -1: none
 
@@ -66,7 +65,7 @@ class RunState {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   }
 
-  // The first error counts: it ends all waits.
+  // Only the first error counts; it ends all waits.
   void fail(const std::exception_ptr& error, const std::string& what) {
     {
       const std::lock_guard lock(mutex_);
@@ -78,7 +77,7 @@ class RunState {
     if (on_failure) on_failure();
   }
   bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
-  // Called now and then by a wait for another process or for the driver.
+  // Called regularly by a wait for another process or for the driver.
   void check(const std::string& whom) const {
     if (stopped()) throw Stopped{};
     try {

@@ -23,8 +23,8 @@ namespace {
 
 constexpr int64_t most_recordings = 16;
 
-// The least number of steps after which every register with memory is at the same slot again. Registers
-// without initial slots are so after each step.
+// The least number of steps after which every register with memory is at the same slot again. For registers
+// without initial slots this holds after each step.
 int64_t steps_to_repeat(const ir::Program& program) {
   std::vector<int64_t> runs(program.phases.size());
   for (const ir::PhaseRun& run : program.schedule) ++at(runs, run.phase);
@@ -38,8 +38,8 @@ int64_t steps_to_repeat(const ir::Program& program) {
   return steps;
 }
 
-// Between two processors a message is there sooner than a thread falls asleep and wakes; threads that share
-// one had better sleep.
+// Between two processors a message arrives sooner than a thread falls asleep and wakes. Threads that share a
+// processor should sleep.
 int spins_for(size_t threads) { return threads <= std::thread::hardware_concurrency() ? 4000 : 0; }
 
 using Threads = std::vector<std::unique_ptr<QueueThread>>;
@@ -119,7 +119,7 @@ struct Runtime::Impl {
     if (!transport) return;
     try {
       transport->finish();
-    } catch (const std::exception&) {  // the run has failed, and steps() has said why
+    } catch (const std::exception&) {  // the run has failed, and steps() has reported why
     }
   }
 
@@ -128,7 +128,7 @@ struct Runtime::Impl {
     pulls = std::make_unique<Pulls>(state);
     turns = std::make_unique<Turns>(state);
     links = std::make_unique<Links>(state, *pulls, *turns);
-    std::vector<int64_t> scratch(memory.size());  // by device: where the next thread's begins
+    std::vector<int64_t> scratch(memory.size());  // by device: the begin of the next thread's
     threads = threads_of(state, *pulls, *links, *turns);
     make_marks();
     for (const auto& thread : threads) thread->connect(threads);
@@ -166,8 +166,8 @@ struct Runtime::Impl {
   }
 
   // Each kernel is run once, on zeros, while nothing else is on the devices. A device may load a kernel when
-  // it is first launched, and wait for that until it is idle; in a step it may be in a collective that ends
-  // only when this very kernel has been launched.
+  // it is first launched, and for that wait until it is idle. In a step it may be in a collective that ends
+  // only after the launch of this kernel.
   void rehearse() {
     for (const auto& thread : threads) thread->rehearse();
     std::set<int> cleared;
@@ -176,8 +176,9 @@ struct Runtime::Impl {
         thread->clear(aligned(layout.program(d).arena_bytes));
   }
 
-  // Groups are set up before the first step, where nothing else is in flight: each device comes to its own in
-  // the order of their names, which is one for all processes, so no two wait for each other in a circle.
+  // Groups are set up before the first step, when nothing else is in flight. Each device sets up its groups
+  // in the order of their names, which is the same in all processes, so no two wait for each other in a
+  // circle.
   void connect() {
     std::vector<Connection> all = links->connections();
     for (const auto& thread : threads) thread->add_connections(all);
@@ -199,7 +200,7 @@ struct Runtime::Impl {
     on_threads(bodies);
   }
 
-  // A thread for each; throws the run's first error when all have ended.
+  // Runs each on a thread; throws the run's first error when all have ended.
   void on_threads(const std::vector<std::function<void()>>& bodies) {
     std::vector<std::thread> running;
     running.reserve(bodies.size());
@@ -245,7 +246,7 @@ struct Runtime::Impl {
     }
   }
 
-  // A message of another process, on the progress thread.
+  // Delivers a message from another process, on the progress thread.
   void deliver(std::span<const std::byte> bytes) {
     Packet packet;
     std::memcpy(&packet, bytes.data(), sizeof packet);
@@ -255,8 +256,8 @@ struct Runtime::Impl {
     thread.mailbox().push(packet.word);
   }
 
-  // Two at least, so that the host writes for one while the other runs. As many in each process: the graphs
-  // that are launched together must have been captured together.
+  // At least two, so that the host writes for one while the other runs. Each process has the same number,
+  // because graphs that are launched together must have been captured together.
   void count_recordings() {
     state.backend.check_recording();
     for (const ir::Program& program : layout.plan().programs)
@@ -277,7 +278,7 @@ struct Runtime::Impl {
     recordings.resize(static_cast<size_t>(steps));
   }
 
-  // Acts of so many steps, by threads.
+  // Runs the acts of `count` steps on threads.
   void run(int64_t count, int64_t first_step) {
     std::vector<std::function<void()>> bodies;
     for (const auto& thread : threads)
@@ -286,7 +287,7 @@ struct Runtime::Impl {
     on_threads(bodies);
   }
 
-  // Whether any device of the plan, of this process or not, writes a checkpoint at this step: a collective is
+  // Whether any device of the plan, in any process, writes a checkpoint at this step, because a collective is
   // recorded by all of its members or by none.
   bool saves(int64_t step) const {
     const auto& due = hooks.checkpoints.due;
@@ -296,7 +297,7 @@ struct Runtime::Impl {
   void run_by_graph(int64_t step) {
     const bool saves = this->saves(step);
     const auto number = static_cast<size_t>(steps_made++ % static_cast<int64_t>(recordings.size()));
-    const bool first = steps_made == 1;  // which sets up libraries and groups
+    const bool first = steps_made == 1;  // the first step sets up libraries and groups
     if (first || saves) {
       drain(0);
       run(1, step);
@@ -304,7 +305,7 @@ struct Runtime::Impl {
       if (first) record(step);
       return;
     }
-    drain(1);  // this one's last step is among those
+    drain(1);  // the last step of this recording is among those waited for
     for (const auto& thread : threads) thread->advance();
     const auto& recording = recordings[number];
     backends::Moment moment{.step = step, .micro_batches = layout.plan().micro_batches, .seed = options.seed};
@@ -315,7 +316,8 @@ struct Runtime::Impl {
     launched.emplace_back(number, step);
   }
 
-  // All recordings in turn, the next step's first: registers are then at the same slots again.
+  // Makes all recordings in turn, beginning with that of the next step. Then registers are at the same slots
+  // again.
   void record(int64_t step) {
     for (size_t next = 1; next <= recordings.size(); ++next) {
       const size_t number = next % recordings.size();
@@ -328,7 +330,7 @@ struct Runtime::Impl {
     state.recorded = -1;
   }
 
-  // Marks of one step mean nothing to the acts of another: they are in order as wholes.
+  // Marks of one step do not matter to acts of another, because whole steps are in order.
   void between_steps() {
     for (const auto& thread : threads) thread->take_messages_left();
     for (auto& device : state.marks)
@@ -339,7 +341,7 @@ struct Runtime::Impl {
         }
   }
 
-  // Until at most so many launched steps are in flight.
+  // Waits until at most `left` launched steps are in flight.
   void drain(size_t left) {
     for (; launched.size() > left; launched.pop_front()) {
       const auto [number, step] = launched.front();
@@ -369,7 +371,7 @@ struct Runtime::Impl {
       if (state.probes[d]) memory[d] = {state.probes[d]->peak(), state.probes[d]->reach()};
   }
 
-  // Where the newest slot of a register lies, and its type's bytes.
+  // The address of a register's newest slot, and the bytes of its type.
   std::pair<std::byte*, int64_t> newest(int device, const std::string& name) const {
     const std::string where = fmt::format("device {}: %{}", device, name);
     if (device < 0 || device >= layout.plan().devices || !state.backend.is_local(device))
@@ -380,7 +382,7 @@ struct Runtime::Impl {
     if (reg == program.registers.end() || is_control(*reg)) throw Error::input(where, "no such register");
     const Address producer = layout.address(device, reg->producer);
     int64_t acts = at(threads, producer.thread())->acts(producer.actor());
-    if (!recordings.empty() && reg->initial == 0)  // the last step's
+    if (!recordings.empty() && reg->initial == 0)  // that of the last step
       acts = std::min<int64_t>(acts, program.acts_per_step(reg->producer));
     const int64_t version = std::max<int64_t>(0, reg->initial + acts / reg->every - 1);
     const auto index = static_cast<int>(reg - program.registers.begin());
@@ -399,8 +401,8 @@ struct Runtime::Impl {
   std::unique_ptr<Links> links;
   std::vector<RunAct> timeline;
   std::vector<std::unique_ptr<backends::Recording>> recordings;  // with options.graphs: by step, in turn
-  std::deque<std::pair<size_t, int64_t>> launched;               // of which recordings, steps are in flight
-  std::set<int64_t> behind;  // of acts that save and write: steps between theirs and what they save
+  std::deque<std::pair<size_t, int64_t>> launched;               // recording and step of those in flight
+  std::set<int64_t> behind;  // of acts that save and write: steps from the saved state to their step
   int64_t steps_made = 0;
 };
 

@@ -1,15 +1,15 @@
-// The turns in which a process's communication is put on its device where steps are recorded: all processes
-// keep to one order (planner/communication_order.h), each to its own part. Queues' threads and links wait for
-// their turns here.
+// The turns in which a process's communication is put on its device when steps are recorded. All processes
+// follow one order (planner/communication_order.h), each its own part. Queues' threads and links wait here
+// for their turns.
 //
 //   Turns turns(state);
 //   {
-//     const Turns::Turn turn(turns, device, actor);      // of a pull, the puller's; waits
+//     const Turns::Turn turn(turns, device, actor);      // waits; of a pull: the puller's
 //     ... launch it ...
-//   }                                                    // the next one's turn
+//   }                                                    // now it is the next one's turn
 //
-// From any thread. A turn comes each time the actor acts, in each recorded step. Without an order, or while
-// nothing is recorded, nobody waits.
+// Turns may be taken from any thread. A turn comes each time the actor acts, in each recorded step. Without
+// an order, or while nothing is recorded, there is no wait.
 #pragma once
 
 #include <condition_variable>
@@ -28,14 +28,14 @@ class Turns {
 
   class Turn {
    public:
-    // Throws Stopped where the run has failed.
+    // Throws Stopped if the run has failed.
     Turn(Turns& turns, int device, int actor);
     ~Turn();
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
    private:
-    Turns* const turns_;  // null: nobody waits
+    Turns* const turns_;  // null: no wait
   };
 
  private:

@@ -19,7 +19,7 @@
 namespace boxcar::profile {
 namespace {
 
-constexpr int64_t footprint = 32 << 20;  // bytes that a kernel's calls go through before operands come again
+constexpr int64_t footprint = 32 << 20;  // bytes that a kernel's calls use before operands repeat
 constexpr int64_t most_bytes = 96 << 20;
 constexpr int turns = 8;
 
@@ -34,9 +34,9 @@ std::vector<measure::Sampled> lone_calls(std::set<std::string>& known) {
   return list;
 }
 
-// --- acts and messages, as the runtime has them
+// --- acts and messages, as in the runtime
 
-// Seconds of one act of a plan whose acts take turns: `queues` of them on as many threads.
+// Seconds of one act of a plan whose acts alternate between `queues` queues on as many threads.
 double act_seconds(int queues) {
   std::string text = fmt::format(
       "plan ring\ndevices 1\nmicro_batches 1\nclass 0: p\n\nprogram p\n  arena {}\n  phases F\n  schedule "
@@ -60,8 +60,8 @@ double act_seconds(int queues) {
 
 int cores_there() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-// The rate of all cores at once, in rates of one core alone: hardware threads share a core, cores share a
-// power budget.
+// The rate of all cores at once, relative to that of one core alone. Hardware threads share a core, and cores
+// share a power budget.
 double measure_cores() {
   const measure::Sampled product =
       measure::call_of("matmul", {{{256, 256}, ir::DType::float32}, {{256, 256}, ir::DType::float32}});

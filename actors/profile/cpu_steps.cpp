@@ -35,7 +35,7 @@ planner::Job small_job(const std::string& family, int64_t hidden, int64_t seq, i
   return job;
 }
 
-// Models of the sizes that one trains on a processor, whole and in parts, in all ways to write them.
+// Models of sizes that are trained on a processor, whole and in parts, with all variants of their graphs.
 std::vector<planner::Job> jobs() {
   using ir::Precision;
   std::vector<planner::Job> jobs;
@@ -77,7 +77,7 @@ void fill(const ir::Register& reg, std::span<std::byte> bytes) {
   }
 }
 
-// Seconds of all acts of the timed steps by actor.
+// Seconds of all acts of the timed steps, by actor.
 std::map<int, std::vector<double>> run_steps(const ir::Plan& plan, const actors::Layout& layout) {
   const auto backend = backends::cpu::make_cpu_backend(1);
   actors::Hooks hooks;

@@ -15,8 +15,8 @@ namespace {
 using ir::DType;
 using ir::Precision;
 
-// m rows of activations times the weights of layers: hidden to its multiples, vocabularies, and sizes that
-// nothing divides.
+// m rows of activations times the weights of layers: hidden to its multiples, vocabularies, and irregular
+// sizes.
 std::vector<measure::Sampled> product_calls() {
   constexpr int64_t weights[][2] = {{768, 768},   {768, 2304},    {768, 3072},  {3072, 768},  {768, 50257},
                                     {1024, 4096}, {1600, 1600},   {1600, 4800}, {1600, 6400}, {6400, 1600},
@@ -33,7 +33,7 @@ std::vector<measure::Sampled> product_calls() {
     list.push_back(
         measure::call_of("matmul", {{{size, size}, DType::bfloat16}, {{size, size}, DType::bfloat16}}));
   for (const int64_t n : {256, 1024, 2048, 4096})
-    for (const bool back : {false, true})  // scores, and what they weigh
+    for (const bool back : {false, true})  // scores, and weighted sums of values
       list.push_back(
           measure::call_of("batch_matmul", {{{8, 12, n, back ? n : 64}, DType::bfloat16},
                                             {{8, 12, back ? n : 64, back ? 64 : n}, DType::bfloat16}}));
@@ -68,7 +68,7 @@ planner::Job job_of(const char* family, int64_t hidden, int64_t heads, int64_t s
   return job;
 }
 
-// Two layers of each have all the kernels of the whole.
+// Two layers of each have all the kernels of the whole model.
 std::vector<planner::Job> model_jobs() {
   std::vector<planner::Job> jobs;
   const auto add = [&](planner::Job job, auto change) {
@@ -126,7 +126,7 @@ std::vector<measure::Sampled> sum_calls(int64_t most) {
 Sweep gpu_sweep(int64_t free_bytes, int64_t most) {
   Sweep sweep;
   sweep.memory = std::min(free_bytes / 10 * 9, most);
-  sweep.footprint = std::min<int64_t>(sweep.memory / 2, int64_t{512} << 20);  // caches are of 50 MB and so
+  sweep.footprint = std::min<int64_t>(sweep.memory / 2, int64_t{512} << 20);  // caches have about 50 MB
   sweep.calls = sum_calls(int64_t{1} << 28);
   for (const auto& some : {attention_calls(), product_calls()})
     sweep.calls.insert(sweep.calls.end(), some.begin(), some.end());

@@ -18,8 +18,7 @@ std::string processor() {
 
 namespace {
 
-// Processor seconds that the system has been busy and has been idle since it began, of all processors
-// together.
+// Busy and idle processor seconds of the system since its start, over all processors.
 struct Spent {
   double busy = 0, idle = 0;
 };

@@ -44,7 +44,7 @@ std::unique_ptr<host::HeldFolder> hold_folder(const TrainRun& run, bool writes, 
 
 namespace {
 
-// A checkpoint that was begun otherwise is another run's.
+// A checkpoint with another beginning belongs to another run.
 void check_resumed(const host::TrainState& state, int64_t global_batch, const host::TrainState& expected,
                    const KeyName& name) {
   const auto same = [&](const char* key, const auto& ours, const auto& theirs, const char* mend = "") {
@@ -58,7 +58,7 @@ void check_resumed(const host::TrainState& state, int64_t global_batch, const ho
   same("run.resume", expected.settings, state.settings, " (give the same optimizer, precision and dropout)");
   if (state.step > 0) same("train.global_batch", global_batch, state.samples / state.step);
 }
-// Values that are drawn would be wrong in a table that is not trained.
+// Random values would be wrong in a table that is not trained.
 void need_no_table(const ir::models::GraphModel& model, const KeyName& name) {
   for (const ir::models::GraphParameter& parameter : ir::models::parameters_of(model))
     if (!parameter.trained)

@@ -1,10 +1,10 @@
-// Weights and moments of a run, out of its devices' registers and whole on process 0.
+// Collects weights and moments of a run from its devices' registers, as whole tensors on process 0.
 //
 //   Collector collector(places, backend);
 //   collector.add(collection, device, reg, bytes);              // from any thread of any process
-//   GlobalTensors whole = collector.take(collection, check);    // on process 0: waits until all is there
+//   GlobalTensors whole = collector.take(collection, check);    // on process 0: waits until all have arrived
 //
-// A collection is the content of all registers after a number of steps; several may be on their way at once.
+// A collection is the content of all registers after a number of steps. Several may be in flight at once.
 #pragma once
 
 #include <condition_variable>
@@ -35,12 +35,12 @@ class Collector {
 
   Collector(const planner::Places& places, backends::Backend& backend);
 
-  // Adds a local device's register; dropped where another device's counts.
+  // Adds a local device's register; ignored if another device's copy is used.
   void add(int64_t collection, int device, const std::string& reg, Bytes bytes);
   // Adds the registers of all local devices, between steps.
   void add(int64_t collection, const actors::Runtime& runtime);
-  // Whole tensors, on process 0. While parts are missing it calls `check` now and then, with the process that
-  // has a missing one; an exception from it ends the wait.
+  // Whole tensors, on process 0. While parts are missing it calls `check` regularly, with the process that
+  // has a missing one. An exception from it ends the wait.
   backends::host::GlobalTensors take(int64_t collection, const Check& check);
   // A message of kind part, on process 0.
   void receive(std::span<const std::byte> message);

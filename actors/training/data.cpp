@@ -18,7 +18,7 @@ namespace host = backends::host;
 
 bool is_random(const TrainRun& run) { return run.data == std::vector<std::string>{"random"}; }
 
-// All of the text, and both parts of it where some is held out, are a sequence or more.
+// Checks that the whole text and, if some is held out, both parts have at least a sequence.
 void check_lengths(const host::TokenData& all, bool validates, int64_t held_out, int64_t seq,
                    const KeyName& name) {
   const host::Sampler long_enough(all, seq, 0);
@@ -35,7 +35,7 @@ void check_lengths(const host::TokenData& all, bool validates, int64_t held_out,
   check("leaves", all.size() - held_out, "smaller");
 }
 
-// How a model reads text.
+// A model's way of reading text.
 struct Reading {
   int64_t special, window;  // tokens that text must not have; the seq of a Sampler
   std::function<std::unique_ptr<host::Samples>(const host::TokenData&, int64_t seed)> samples;
@@ -116,7 +116,7 @@ Data images(const TrainRun& run, const ir::models::ConvNet& net, const KeyName& 
               return std::make_unique<host::EncodedSamples>(
                   part, net.image, seed(is_training), draws ? host::Crops::random : host::Crops::middle);
             });
-  if (!run.augment) data.training += ", not augmented";  // another run
+  if (!run.augment) data.training += ", not augmented";  // counts as another run
   data.encoded = static_cast<const host::EncodedSamples*>(data.samples.get());
   return data;
 }

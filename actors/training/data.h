@@ -1,4 +1,4 @@
-// Training data of a model, and the part of it held back for validation.
+// Training data of a model, and the part held out for validation.
 //
 //   TrainRun run;
 //   run.data = {"book.txt"}, run.validate_every = 100;
@@ -17,11 +17,11 @@
 
 namespace boxcar::training {
 
-// How messages name a key of a job: by its path, "run.data", or by where a person wrote it.
+// The name of a job's key in messages: its path, "run.data", or the place where a person wrote it.
 using KeyName = std::function<std::string(const std::string& path)>;
 inline std::string by_path(const std::string& path) { return path; }
 
-// Samples that are validated on, always in the same order, as they are: not cropped or mirrored at random.
+// Samples for validation, always in the same order and not cropped or mirrored at random.
 struct HeldOut {
   std::unique_ptr<backends::host::Samples> samples;
   int64_t count = 0;
@@ -31,10 +31,10 @@ struct Data {
   std::unique_ptr<backends::host::Samples> samples;
   std::string all, training;  // identities of the data
   std::optional<HeldOut> held_out = {};
-  const backends::host::EncodedSamples* encoded = nullptr;  // `samples`, where acts of the plan prepare them
+  const backends::host::EncodedSamples* encoded = nullptr;  // `samples`, if acts of the plan prepare them
 };
 
-// `model`: as the job has it, not padded. Throws Error (bad input) where files cannot be read, or where the
+// `model` is that of the job, not padded. Throws Error (bad input) if files cannot be read, or if the
 // held-out part or the rest has no sample.
 Data open_data(const TrainRun& run, const ir::models::Model& model, const KeyName& name = by_path);
 

@@ -17,7 +17,7 @@
 namespace boxcar::training {
 namespace {
 
-// The forward pass of a model, all of it on device 0.
+// The forward pass of a model, entirely on device 0.
 ir::Graph forward(ir::models::Model model, int64_t rows) {
   if (model.transformer()) model->dropout = 0;
   ir::Graph graph = ir::models::build(model, rows);

@@ -1,4 +1,4 @@
-// The loss of a model on held-out data: its forward pass alone, on one device of this process.
+// The loss of a model on held-out data: only its forward pass, on one device of this process.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace boxcar::training {
 
-// Mean over the first `count` of `samples`, without dropout, in float32; as many as divide them, and at most
-// `rows`, at once. Batch norm takes means and variances of those at once: no running ones are kept. `weights`
-// by our names; others among them are not read.
+// Mean over the first `count` of `samples`, without dropout, in float32. Batches have at most `rows` samples,
+// a number that divides `count`. Batch norm takes means and variances of a batch; no running ones are kept.
+// `weights` have Boxcar's names; others are ignored.
 double evaluate(const ir::models::Model& model, const backends::host::GlobalTensors& weights,
                 const backends::host::Samples& samples, int64_t count, int64_t rows);
 

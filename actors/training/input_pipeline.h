@@ -1,9 +1,9 @@
-// What the acts `read` and `decode` of a plan do (planner/input_pipeline.h): they take a micro-batch of
-// images from files to pixels, in memory of the host.
+// The acts `read` and `decode` of a plan (planner/input_pipeline.h): they turn a micro-batch of images from
+// files into pixels, in host memory.
 //
 //   InputPipeline pipeline(samples, place, plan, global_batch);
 //   pipeline.act(device, actor, moment);            // by each act's thread
-//   pipeline.load(device, moment, bytes);           // by the load's: numbers, of the pixels decoded last
+//   pipeline.load(device, moment, bytes);           // by the load's thread: numbers from pixels
 #pragma once
 
 #include <cstdint>
@@ -20,29 +20,32 @@ namespace boxcar::training {
 
 class InputPipeline {
  public:
-  // `images`: the place that the plan's loads fill. All outlive it. Memory is that of this process's devices.
+  // `images`: the place that the plan's loads fill. All arguments outlive it. It has memory for this
+  // process's devices.
   InputPipeline(const backends::host::EncodedSamples& samples, const planner::Place& images,
                 const ir::Plan& plan, int64_t global_batch, const backends::Backend& backend);
 
-  // The plan's registers say when: a slot of files or pixels is not written before it has been read. Throws
-  // Error (fault) naming a file that is gone or is no JPEG file: that comes in the middle of a run.
+  // The plan's registers order the acts: a slot of files or pixels is not written before it has been read.
+  // Throws Error (fault) naming a file that is gone or is not a JPEG file. This can happen in the middle of a
+  // run.
 
   void act(int device, const ir::Actor& actor, const backends::Moment& moment);
-  // Fills a load's register. Recorded steps have no acts of the host: their loads read and decode themselves.
+  // Fills a load's register. Recorded steps have no acts on the host, so their loads read and decode
+  // themselves.
   void load(int device, const backends::Moment& moment, std::span<std::byte> bytes) const;
 
  private:
-  // Micro-batches of a device.
+  // The micro-batches of a device in memory.
   using Files = std::vector<std::vector<std::byte>>;  // by sample
   struct Pixels {
-    std::vector<int64_t> numbers;  // by decoder: of the micro-batch whose part it has decoded last
+    std::vector<int64_t> numbers;  // by decoder: number of the micro-batch that it has decoded last
     std::vector<uint8_t> bytes;
   };
   struct Rings {
-    std::vector<Files> files;  // a slot each, as many as the plan's registers have, in turn
+    std::vector<Files> files;  // one per slot of the plan's registers, used in turn
     std::vector<Pixels> pixels;
   };
-  // Since training began.
+  // The number of a micro-batch since training began.
   static int64_t number(const backends::Moment& moment) {
     return moment.step * moment.micro_batches + moment.micro_batch;
   }

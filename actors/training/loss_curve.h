@@ -1,10 +1,10 @@
-// The losses of a run of any length, in space that does not grow: means of as many neighbours as it takes.
+// The losses of a run of any length in bounded space, as means of enough adjacent steps.
 //
 //   LossCurve curve(4);
 //   for (int64_t step = 1; step <= 7; ++step) curve.add(step, 10 - step);
-//   curve.points();   // {1, 8.5}, {4, 6.5}, {6, 4.5}, {7, 3}: of two steps each, but for the last
+//   curve.points();   // {1, 8.5}, {4, 6.5}, {6, 4.5}, {7, 3}: of two steps each, except the last
 //
-// A point is at the last of its steps; the first one at its first.
+// A point is at the last of its steps; the first point is at its first step.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class LossCurve {
   }
 
   int64_t steps() const { return count_; }
-  double first() const { return first_; }  // the first and last step's own; 0 where there is none
+  double first() const { return first_; }  // losses of the first and the last step; 0 if there is none
   double last() const { return last_.second; }
   std::vector<Point> points() const {
     std::vector<Point> points = points_;

@@ -1,4 +1,4 @@
-// Puts the losses of a step together from what devices report act by act.
+// Assembles the losses of a step from the devices' reports of acts.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace boxcar::training {
 
-// A step's loss is the sum over devices and the mean over micro-batches, added in that order whatever the
-// order of arrival. Not thread-safe.
+// A step's loss is the sum over devices and the mean over micro-batches, added in that order for any order of
+// arrival. Not thread-safe.
 class LossTable {
  public:
   LossTable(int devices, int64_t micro_batches) : devices_(devices), micro_batches_(micro_batches) {}
 
-  // The step's loss, once all its parts are there.
+  // The step's loss, when all its parts have arrived.
   std::optional<double> add(int64_t step, int64_t micro_batch, int device, double value) {
     Step& row = steps_[step];
     row.values[{micro_batch, device}] = value;

@@ -1,8 +1,8 @@
-// Facts that the processes of a run must share, compared before any of it runs: flags, the plan, data and
-// weights. Otherwise they would wait for each other forever, or train something that nobody asked for.
+// Facts that the processes of a run must share: flags, the plan, data and weights. They are compared before
+// the run starts. Otherwise the processes could wait for each other forever, or train something unintended.
 //
 //   expect_same_run(transport, {{"run.steps", "9"}, {"run.resume", "step 0"}});
-//   // in all throws: "process 1: run.resume: is step 0, process 0 has step 6 (processes need the same flags
+//   // throws in all: "process 1: run.resume: is step 0, process 0 has step 6 (processes need the same flags
 //   // and files)"
 #pragma once
 
@@ -20,11 +20,11 @@
 
 namespace boxcar::training {
 
-// The fact that is a process's GPU, by its name.
+// The fact that names a process's GPU.
 inline constexpr const char* gpu_fact = "GPU";
 
-// `facts`: by the path of a key, or by another name where no key decides it. All processes call it before the
-// transport starts; where they differ it throws the same Error (input) in all.
+// `facts`: by the path of a key, or by another name if no key decides it. All processes call it before the
+// transport starts. If facts differ it throws the same Error (input) in all.
 void expect_same_run(backends::Transport& transport, const std::map<std::string, std::string>& facts);
 
 // The facts that all processes must share. `configuration`: keys by path. Keys that are paths count by their

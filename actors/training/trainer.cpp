@@ -44,29 +44,29 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Messages on Channel::results of other processes to process 0, and of process 0 when it has validated.
+// Messages on Channel::results from other processes to process 0, and from process 0 after validation.
 struct LossMessage {
   ResultKind kind = ResultKind::loss;
   int64_t step = 0, micro_batch = 0, device = 0;
   double value = 0;
 };
 
-// The same, followed by a process's acts.
+// A message on the same channel, followed by a process's acts.
 struct ActsMessage {
   ResultKind kind = ResultKind::timeline;
   double began = 0;  // by the machine's clock
 };
 
 constexpr const char* image_register = "images";
-// What may help where a number is none. Optimizers divide by a root of a sum of squares, and eps.
+// A hint if a number is not finite. Optimizers divide by a root of a sum of squares plus eps.
 const char* mend(const ir::TrainOptions& train) {
   const bool may_divide_by_zero = train.eps == 0 && ir::has_number(ir::row_of(train.optimizer), "eps");
   return may_divide_by_zero ? "(use an eps above 0, a lower learning_rate, warmup_steps or another precision)"
                             : "(use a lower learning_rate, warmup_steps or another precision)";
 }
 
-// Throws Error (fault) where a weight or moment after `step` steps is no number: nobody could go on from
-// there.
+// Throws Error (fault) if a weight or moment after `step` steps is not finite, because no run could continue
+// from it.
 void check_finite(int64_t step, const GlobalTensors& tensors, const ir::TrainOptions& train) {
   for (const auto& [name, tensor] : tensors) {
     const int64_t size = ir::size_of(tensor.type.dtype);
@@ -126,7 +126,7 @@ struct Trainer::Impl {
   TrainState state;
   std::unique_ptr<actors::Runtime> runtime;
 
-  std::mutex mutex;  // guards all below
+  std::mutex mutex;  // guards all members below
   std::condition_variable changed;
   LossTable table;
   RunListener* listener = nullptr;
@@ -134,9 +134,9 @@ struct Trainer::Impl {
   int64_t steps_logged = 0;
   std::string last_checkpoint;
   double began = 0;                  // seconds, by this machine's clock
-  std::atomic<int64_t> skipped = 0;  // steps without an update, since gradients overflowed
-  int64_t validated = 0;             // steps, as process 0 says
-  int timelines = 0;                 // of other processes, which have told all their acts
+  std::atomic<int64_t> skipped = 0;  // steps without an update because gradients overflowed
+  int64_t validated = 0;             // steps, as reported by process 0
+  int timelines = 0;                 // number of processes that have sent all their acts
   std::vector<actors::RunAct> others_acts;
 
   Impl(const TrainingJob& j, const TrainRun& r, backends::Backend& b, const Data& d,
@@ -154,7 +154,7 @@ struct Trainer::Impl {
     if (b.transport()) b.transport()->listen(Channel::results, [this](int, auto bytes) { receive(bytes); });
   }
 
-  // What encoded images are loaded to; null where the model reads none.
+  // The place to which encoded images are loaded; null if the model reads none.
   const Place* images() const { return job.places.find(image_register); }
 
   const Place& loss_place() const {
@@ -196,7 +196,7 @@ struct Trainer::Impl {
 
   // --- losses
 
-  // Every device knows whether the gradients of all are finite; device 0 is of process 0.
+  // Every device knows whether the gradients of all are finite. Device 0 belongs to process 0.
   void note_finite(int device, std::span<const std::byte> bytes) {
     if (device == 0 && bytes[0] == std::byte{0}) ++skipped;
   }
@@ -241,7 +241,7 @@ struct Trainer::Impl {
     add_loss(message.step, message.micro_batch, static_cast<int>(message.device), message.value);
   }
 
-  // Waits for messages of other processes.
+  // Waits for messages from other processes.
   template <typename There>
   void wait_for(const std::string& what, There there) {
     const backends::Waiting::Act name(what);
@@ -304,11 +304,11 @@ struct Trainer::Impl {
     return fmt::format("{}/step-{:06}", run.checkpoint_dir, step);
   }
 
-  // Collections of the acts that save, and of the driver between steps.
+  // Numbers of collections: of the acts that save, and of the driver between steps.
   static int64_t beside(int64_t steps) { return 2 * steps; }
   static int64_t between(int64_t steps) { return 2 * steps + 1; }
 
-  // The last one is the driver's, when all steps are over.
+  // The driver writes the last checkpoint, after all steps.
   bool is_due(int64_t steps) const {
     return steps > state.step && steps < run.steps && steps % run.checkpoint_every == 0;
   }
@@ -325,7 +325,7 @@ struct Trainer::Impl {
     return acts;
   }
 
-  // On process 0.
+  // Called on process 0.
   void write(int64_t step, GlobalTensors tensors) {
     check_finite(step, tensors, job.job->train);
     TrainState reached = state;
@@ -333,7 +333,7 @@ struct Trainer::Impl {
     folder->keep();
     backends::host::write_checkpoint(run.checkpoint_dir, {job.model, reached, std::move(tensors)},
                                      static_cast<int>(run.keep_checkpoints));
-    folder->keep();  // it may have been moved, and made anew, meanwhile
+    folder->keep();  // it may have been moved and made again meanwhile
     const std::lock_guard lock(mutex);
     last_checkpoint = checkpoint_path(step);
     listener->checkpoint(step, last_checkpoint);
@@ -347,8 +347,8 @@ struct Trainer::Impl {
     const std::lock_guard lock(mutex);
     listener->validation(step, loss);
   }
-  // Process 0 validates alone. The others launch nothing meanwhile: what waits for it on their devices would
-  // look as if it had stopped.
+  // Process 0 validates alone. The others launch nothing meanwhile, because work that waits for it on their
+  // devices would look as if it had stopped.
   void meet_after_validation(int64_t step) {
     if (!backend.transport()) return;
     if (!first_process) return wait_for("validation", [&] { return validated >= step; });
@@ -415,7 +415,7 @@ void Trainer::begin(GlobalTensors tensors, const TrainState& state, const actors
     if (!is_state(place)) continue;
     const auto found = tensors.find(place.tensor);
     if (found == tensors.end()) {
-      if (place.holding == planner::Holding::moment) continue;  // fill() has it at zero
+      if (place.holding == planner::Holding::moment) continue;  // fill() sets it to zero
       throw Error::input("%" + place.tensor, "is missing among the weights");
     }
     if (found->second.type.shape != place.type.shape)
