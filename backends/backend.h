@@ -17,7 +17,7 @@ struct Plan;
 
 namespace boxcar::backends {
 
-// The acts of a step, kept instead of done; from then on they run as one act.
+// The acts of a step, recorded instead of run. They then run as one act.
 //
 //   backend.record(false);                  // queues are idle
 //   ... threads put the acts of a step on their queues, and wait for none ...
@@ -27,17 +27,17 @@ namespace boxcar::backends {
 class Recording {
  public:
   virtual ~Recording() = default;
-  // Waits until its earlier launches are done, and writes the values that depend only on the step to where
-  // acts read them.
+  // Waits until its earlier launches are done, then writes the values that depend only on the step into the
+  // memory from which acts read them.
   virtual void prepare(const Moment& moment) = 0;
-  // Launches its acts behind all earlier launches of recordings of this backend; no other queue waits for
+  // Launches its acts behind all earlier launches of this backend's recordings. No other queue waits for
   // them.
   virtual void launch() = 0;
   // Waits until its launches are done.
   virtual void finish() = 0;
 };
 
-// A runtime's share of a device, beside a plan's arena.
+// The runtime's use of a device beyond a plan's arena.
 struct Beside {
   int64_t bytes = 0;
   int groups = 0;  // that the device is a member of
@@ -51,28 +51,28 @@ class Backend {
   virtual int process_of(int device) const = 0;
   virtual bool is_local(int device) const = 0;
   virtual Device& device(int device) = 0;  // a local one
-  // A member's end of a group; `group` has the devices in rank order, `name` is the same for all members and
-  // different for groups in use at once. Made on all members, in any order.
+  // A member's end of a group. `group` lists the devices in rank order. `name` is the same for all members
+  // and differs between groups in use at once. Members may call it in any order.
   virtual std::unique_ptr<Communicator> communicator(const std::string& name, std::span<const int> group,
                                                      int device, Queue& queue) = 0;
   // Whether devices of different processes send and receive on their queues, which then have marks. Pulls
   // between them are then groups of two (actors/links.h) instead of messages of the transport.
   virtual bool sends() const { return false; }
-  virtual Transport* transport() = 0;  // null where this is the only process
-  // The ways of all kernels that have been prepared here, each once; empty where there is only one.
+  virtual Transport* transport() = 0;  // null if this is the only process
+  // How the kernels prepared here are carried out, each way once; empty if there is only one way.
   virtual std::vector<Made> made() const { return {}; }
-  // Throws Error (cannot run) where a plan's arenas, the most that kernels and libraries take beside them and
-  // `beside` by device exceed free memory. Called before any arena is reserved.
+  // Throws Error (cannot run) if the plan's arenas, the most that kernels and libraries take in addition, and
+  // `beside`, by device, exceed free memory. Called before any arena is reserved.
   virtual void expect_room(const ir::Plan& /*plan*/, std::span<const Beside> /*beside*/) {}
-  // The most groups and queues that a device of the plan has; the same in all processes, and called before a
-  // group begins. Throws Error (cannot run) where so many cannot be under way at once.
+  // Announces the most groups and queues that a device of the plan has: the same in all processes, before a
+  // group begins. Throws Error (cannot run) if that many cannot be in flight at once.
   virtual void expect_groups(int /*groups*/, int /*queues*/) {}
-  // Throws Error (bad input) where steps cannot be recorded, saying why.
+  // Throws Error (bad input), with the reason, if steps cannot be recorded.
   virtual void check_recording() const { throw Error::input("graphs of steps", "this backend has none"); }
   // With `in_order`, acts of groups follow one another in the order in which they are put on queues.
   virtual void record(bool /*in_order*/) {}
   virtual std::unique_ptr<Recording> recorded() { return nullptr; }
-  // Gives up: waits in communicators and in the transport, now and from here on, throw Error (fault) with
+  // Gives up: all present and later waits in communicators and in the transport throw Error (fault) with
   // `why`, and other processes are told. From any thread; the first call counts.
   virtual void abort(const std::string& why) = 0;
 };

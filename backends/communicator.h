@@ -21,10 +21,10 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // Seconds after which an act that has not ended ends the run.
+  // An act that has not ended after this many seconds ends the run.
   virtual double patience() const { return std::numeric_limits<double>::infinity(); }
 
-  // `out` may be `in`. All members end with the same bits.
+  // `out` may be `in`. All members get the same bits.
   virtual void all_reduce(const void* in, void* out, int64_t count, ir::DType dtype,
                           sbp::Reduction reduction) = 0;
   // `in` holds the members' parts one after the other, `counts` elements each; `out` gets this member's,
@@ -44,8 +44,8 @@ class Communicator {
   // all_to_all follows. Sends and receives set up their own.
   virtual void connect(bool /*pairs*/) {}
 
-  // Sends to one other member, which receives; two members with several of these call them in the same order.
-  // Only on backends whose groups span processes without the host's help: Backend::sends().
+  // Sends to one other member, which receives. Two members make several such calls in the same order. Only on
+  // backends whose groups span processes without the host's help: Backend::sends().
   virtual void send_to(const void* in, int64_t bytes, int to);
   virtual void receive_from(void* out, int64_t bytes, int from);
 };

@@ -1,6 +1,6 @@
 // A backend as the runtime sees it: devices with memory and queues, and kernels prepared for them. The
-// runtime (actors/) knows a backend only by this file, backend.h and communicator.h; every backend passes
-// tests/backends/conformance.
+// runtime (actors/) knows a backend only through this file, backend.h and communicator.h. Every backend
+// passes tests/backends/conformance.
 //
 //   Device& d = backend.device(0);
 //   d.reserve(plan.arena_bytes);
@@ -44,19 +44,20 @@ struct Call {
   ir::Attrs attrs;
 };
 
-// How kernels of an op are carried out, "cuDNN" say. `why`: what keeps the backend from a faster way that it
-// has, and how to change that; empty where it takes the fastest.
+// How kernels of an op are carried out, e.g. "cuDNN". `why`: what keeps the backend from a faster way that it
+// has, and how to change that; empty if it uses the fastest.
 struct Made {
   std::string op, how, why;
   auto operator<=>(const Made&) const = default;
 };
 
-// A call made ready for one queue. Inputs and outputs do not overlap, except where an update op's output is
-// its input of the same name, element for element, and where add's output is its first input of its type.
+// A call made ready for one queue. Inputs and outputs do not overlap, with two exceptions: an update op's
+// output may be its input of the same name, element for element, and add's output its first input of its
+// type.
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  // Puts the act on its queue; it is done when the queue is. Operands in the op's order, null where empty.
+  // Puts the act on its queue; it is done when the queue is. Operands in the op's order, null if empty.
   virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs,
                    const Moment& moment) = 0;
 };
@@ -82,7 +83,7 @@ class TimedMark : public Mark {
   virtual double seconds_since(const TimedMark& earlier) const = 0;
 };
 
-// A FIFO of acts. Where calls only launch acts, marks order them between queues and the host runs ahead:
+// A FIFO of acts. If calls only launch acts, marks order them between queues and the host runs ahead:
 //
 //   kernel->run(...);                     // on `compute`
 //   const auto mark = compute.mark();
@@ -98,11 +99,11 @@ class Queue {
   virtual void finish() = 0;
   // Waits until `mark`, of this queue, has passed.
   virtual void finish_to(const Mark& /*mark*/) { finish(); }
-  // At least so many marks of this queue will be in use at once.
+  // At least this many marks of this queue will be in use at once.
   virtual void expect_marks(int64_t /*marks*/) {}
-  // Null where an act is done when the call that puts it there returns.
+  // Null if an act is done when the call that puts it there returns.
   virtual std::shared_ptr<const Mark> mark() { return nullptr; }
-  // A mark timed by the device's own clock; null where the host's clock does as well.
+  // A mark timed by the device's own clock; null if the host's clock serves as well.
   virtual std::shared_ptr<const TimedMark> timed_mark() { return nullptr; }
   // Acts put here from now on begin behind `mark`, of any queue of the same backend.
   virtual void wait(const Mark& /*mark*/) {}
@@ -119,8 +120,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual DeviceFacts facts() { return {}; }
-  // Memory for one plan; once. Aligned to 512 bytes, zeroed. Throws Error (cannot run) where there is not
-  // enough.
+  // Reserves memory for one plan; called once. Aligned to 512 bytes, zeroed. Throws Error (cannot run) if
+  // there is not enough.
   virtual void reserve(int64_t bytes) = 0;
   virtual std::byte* arena() = 0;
   virtual std::unique_ptr<Queue> queue(ir::QueueKind kind) = 0;

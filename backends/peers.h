@@ -25,7 +25,7 @@ class Peers {
   void heard(int process);
   // A process, perhaps this one, gives up; the first one counts.
   void failed(int process, const std::string& why);
-  // A process needs nothing more: its silence is in order.
+  // A process needs nothing more: its silence is expected.
   void done(int process);
   bool all_done() const;
   bool any_failed() const;

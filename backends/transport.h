@@ -5,9 +5,9 @@
 //   transport.listen(Channel::bus, [&](int from, std::span<const std::byte> bytes) { ... });
 //   transport.send(1, Channel::bus, bytes);     // returns when `bytes` may be reused
 //
-// The runtime listens to bus (messages), request and data (pulls), links (when pulls are sent), and starts
-// the transport when all its communicators are there; control is the backend's own; results is for whoever
-// drives the runtime.
+// The runtime listens to bus (messages), request and data (pulls) and links (when pulls are sent), and starts
+// the transport when all its communicators are there; control is the backend's own; results is for the
+// runtime's caller.
 //
 // One progress thread per process calls the listeners; a listener must not wait for another message, but may
 // send. Several threads may send at once. A process that has not been heard from for `silence` seconds while
@@ -37,9 +37,9 @@ class Transport {
   virtual ~Transport() = default;
   virtual int process() const = 0;
   virtual int processes() const = 0;
-  // Exchanges texts: every process gives one and gets all, by process. All processes call it equally often,
-  // before start(). Waits for the slowest; throws Error (fault), as check() does, where one is gone. Alone:
-  // `text`.
+  // Exchanges texts: every process gives one and gets all, by process. All processes call it the same number
+  // of times, before start(). Waits for the slowest; throws Error (fault), as check() does, if one is gone.
+  // Alone: `text`.
   virtual std::vector<std::string> exchange(const std::string& text) { return {text}; }
   // Before start(); once per channel.
   virtual void listen(Channel channel, Listener listener) = 0;
@@ -49,8 +49,8 @@ class Transport {
   virtual void fail(const std::string& why) = 0;
   // Throws Error (fault) once a process is gone, silent or has failed; waits call it now and then.
   virtual void check() const = 0;
-  // Waits for all processes; no listener is called afterwards. Throws Error (fault), as check() does, where
-  // the run has failed.
+  // Waits for all processes; no listener is called afterwards. Throws Error (fault), as check() does, if the
+  // run has failed.
   virtual void finish() = 0;
   // Ends this process's part in a run that fails with `error`, and tells the others. Returns, in one process,
   // the error to report for the run; that process then exits. Alone: `error`.

@@ -30,7 +30,7 @@ class Waiting {
     const std::string_view name_;
     const Act* const outer_;
   };
-  // The calling thread's acts, outermost first; empty where it is in none.
+  // The calling thread's acts, outermost first; empty if it is in none.
   static std::string here();
 
   class Entry {
@@ -45,7 +45,7 @@ class Waiting {
     std::list<std::string>::iterator line_;
   };
 
-  // "ACT waits for WHOM" for each thread, "; " between them, the earliest first; empty where nobody waits.
+  // "ACT waits for WHOM" for each thread, "; " between them, the earliest first; empty if nobody waits.
   std::string text() const;
 
  private:

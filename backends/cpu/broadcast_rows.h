@@ -1,5 +1,5 @@
 // Operands that broadcast to one shape, seen as rows of the result in which each operand is contiguous or one
-// element. Axes are joined where all operands allow it: equal shapes are one long row.
+// element. Axes are joined if all operands allow it: equal shapes are one long row.
 //
 //   BroadcastRows rows({4, 6}, {{4, 6}, {6}});   // 4 rows of 6: a from 0, 6, 12, 18; b from 0 each time
 //   rows.each([&](int64_t at, const int64_t* starts) { ... rows.width(), rows.step(i) ... });
@@ -11,15 +11,15 @@
 
 namespace boxcar::backends::cpu {
 
-// Axes along which elements are visited, outermost first, and by operand how far apart an axis' elements lie.
+// Axes along which elements are visited, outermost first, with each operand's step along each axis.
 struct Axes {
   std::vector<int64_t> extents;
   std::vector<std::vector<int64_t>> steps;  // by operand, then by axis
 };
 
-// Without axes of extent 1, neighbours joined where every operand's steps allow it; at least one axis.
+// Drops axes of extent 1 and joins neighbours if every operand's steps allow it; at least one axis remains.
 Axes join(const Axes& axes);
-// Takes the innermost axis away.
+// Removes the innermost axis.
 struct Inner {
   int64_t extent;
   std::vector<int64_t> steps;  // by operand
@@ -45,7 +45,7 @@ void each_offset(const Axes& axes, Visit visit) {
   }
 }
 
-// Steps of a row-major operand stretched to `result`: 0 where it is stretched.
+// Steps of a row-major operand stretched to `result`: 0 along stretched axes.
 std::vector<int64_t> stretched_steps(const ir::Shape& own, const ir::Shape& result);
 
 class BroadcastRows {

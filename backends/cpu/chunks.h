@@ -41,8 +41,8 @@ class In {
  public:
   In(const Call& call, size_t operand);
 
-  // Elements at to at + count, count at most kChunk, and zeros up to a multiple of kLanes: in `buffer`, or
-  // where they lie.
+  // Elements [at, at + count), count at most kChunk, followed by zeros up to a multiple of kLanes: in
+  // `buffer`, or in place.
   const A* load(const Operands& operands, int64_t at, int64_t count, Chunk<A>& buffer) const {
     const std::byte* from = address(operands, at);
     if (direct_ && count % kLanes == 0) return reinterpret_cast<const A*>(from);
@@ -50,7 +50,7 @@ class In {
     return buffer.at;
   }
 
-  // The same with a step of 0, one element all over, or 1.
+  // The same with a step of 0 (one element repeated) or 1.
   const A* load_step(const Operands& operands, int64_t at, int64_t step, int64_t count,
                      Chunk<A>& buffer) const {
     if (step == 1) return load(operands, at, count, buffer);
@@ -82,7 +82,7 @@ class Out {
  public:
   Out(const Call& call, size_t operand);
 
-  // Elements at to at + count. Reads `from` up to a multiple of kLanes.
+  // Stores elements [at, at + count). Reads `from` up to a multiple of kLanes.
   void store(const A* from, const Operands& operands, int64_t at, int64_t count) const {
     convert_(from, count, operands.out<std::byte>(operand_) + at * size_);
   }
@@ -98,8 +98,8 @@ class Out {
   void (*convert_)(const A* from, int64_t count, void* to);
 };
 
-// make.operator()<A>() with the accumulation type of a call; null where an operand's elements cannot be read
-// (float8).
+// Calls make.operator()<A>() with the accumulation type of a call; null if an operand's elements cannot be
+// read (float8).
 template <class Make>
 std::unique_ptr<Kernel> for_acc(const Call& call, Make make) {
   bool wide = false;
@@ -171,7 +171,7 @@ double row_sum(const Operands& operands, const In<A>& x, int64_t start, int64_t 
   return total;
 }
 
-// The largest f(x[i]), -infinity of none.
+// The largest f(x[i]); -infinity if there is none.
 template <class A, class F>
 A max_of(int64_t count, F f, const A* x) {
   return on_vectors(

@@ -38,7 +38,7 @@ class ColumnSums {
     if (++rows_ % kRows == 0) flush();
   }
 
-  // After the last row: the sums, then as elements of an output.
+  // Called after the last row: the sums, and the sums as elements of an output.
   const std::vector<double>& totals() {
     flush();
     return total_;

@@ -16,7 +16,7 @@ void read(const void* from, std::vector<double>& to) {
   for (size_t i = 0; i < to.size(); ++i) to[i] = static_cast<double>(elements[i]);
 }
 
-// 16-bit types are rounded from float, which is where their conversions begin.
+// 16-bit types are rounded from float, since their conversions begin there.
 template <class T>
 void write(const std::vector<double>& from, void* to) {
   using Between = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, Bfloat16>, float, T>;

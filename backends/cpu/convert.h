@@ -1,4 +1,4 @@
-// Tensors of double and the bytes that devices hold.
+// Converts between tensors of double and the bytes that devices hold.
 //
 //   std::vector<float> bytes(4);
 //   store({float32[4], {1, 2, 3, 4}}, bytes.data());
@@ -12,7 +12,7 @@
 
 namespace boxcar::backends::cpu {
 
-// `bytes` may be null where the tensor is empty.
+// `bytes` may be null if the tensor is empty.
 HostTensor load(const ir::TensorType& type, const void* bytes);
 void store(const HostTensor& tensor, void* bytes);
 

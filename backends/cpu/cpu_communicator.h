@@ -1,16 +1,16 @@
 // One member's end of a group whose members are threads of this process and of others.
 //
-// Everything is made of one exchange: each member gives every member a slice and takes one from each. Slices
-// within the process are read where they lie; to another process one message goes per distinct slice, which
-// its members share. So of n members, with b bytes per member's tensor:
+// Every collective is made of exchanges: each member gives every member a slice and takes one from each.
+// Slices within the process are read in place; each distinct slice for another process is one message, which
+// its members share. So with n members and b bytes per member's tensor:
 //
 //   all_reduce      each reduces part r of every member's tensor, then takes the other reduced parts: two
 //                   exchanges, in which a member reads b and then b (n - 1) / n bytes
 //   reduce_scatter  the first of them; all_gather: the second, with the members' own parts
 //   all_to_all      one exchange; broadcast: slices from member 0 alone; barrier: a byte to everyone
 //
-// Slices of no bytes are neither sent nor waited for. A call that ends in an error ends the run: all waits of
-// this process and of the others end with it.
+// Empty slices are neither sent nor waited for. A call that ends in an error ends the run: all waits of this
+// process and of the others end with it.
 #pragma once
 
 #include <functional>
@@ -31,7 +31,7 @@ class CpuCommunicator : public Communicator {
   struct Links {
     Waits& waits;
     Mailboxes& mailboxes;
-    Transport* transport;             // null where no member lies elsewhere
+    Transport* transport;             // null if all members are in this process
     std::function<int(int)> process;  // of a device
   };
 
@@ -63,10 +63,10 @@ class CpuCommunicator : public Communicator {
   };
   using Take = std::function<void(std::span<const Slice> from)>;  // by rank, in this member's memory or not
 
-  // A collective: its name for messages, and what it does.
+  // Runs a collective: its name, for messages, and its body.
   void act(const char* what, const std::function<void()>& body);
   // Gives give[r] to rank r and takes `expected[r]` bytes from it. Members of this process may still read
-  // given slices until wait_until_read() returns. At most two exchanges stand between two wait_until_read().
+  // given slices until wait_until_read() returns. At most two exchanges between two wait_until_read().
   void exchange(std::span<const Slice> give, std::span<const int64_t> expected, const Take& take);
   void wait_until_read();
   void send(std::span<const Slice> give);

@@ -20,7 +20,7 @@ void copy_bytes(void* to, const void* from, int64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
-// Bytes that the system can give without swapping; no limit where it does not say.
+// Bytes that the system can give without swapping; no limit if it does not say.
 int64_t available_bytes() {
   std::ifstream file("/proc/meminfo");
   for (std::string word; file >> word;) {

@@ -1,12 +1,12 @@
-// A device that is a part of this process's memory and acts on whichever thread puts an act on its queue.
+// A device that is a part of this process's memory. An act runs on the thread that puts it on the queue.
 //
 //   CpuDevice device;
 //   device.reserve(1 << 20);
 //   auto queue = device.queue(ir::QueueKind::compute);
 //   device.prepare({"matmul", {f32[2, 3], f32[3, 4]}, {f32[2, 4]}, attrs}, *queue)->run(inputs, outputs, {});
 //
-// Acts are done when the call returns, so finish() has nothing to wait for. Different queues and their
-// kernels may be used from different threads; reserve() before all else.
+// Acts are done when the call returns, so finish() does not wait. Different queues and their kernels may be
+// used from different threads; reserve() comes first.
 #pragma once
 
 #include "backends/device.h"

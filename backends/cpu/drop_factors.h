@@ -8,7 +8,7 @@
 
 namespace boxcar::backends::cpu {
 
-// `shape` is that of the part. Positions are looked up once a row.
+// `shape` is that of the part. Positions are looked up once per row.
 template <class A>
 void drop_factors(const Dropout& drop, const ir::Shape& shape, int64_t at, int64_t count, Chunk<A>& factors) {
   const int64_t width = shape.empty() ? 1 : shape.back();

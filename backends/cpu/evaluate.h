@@ -1,4 +1,4 @@
-// Runs a logical graph on the reference kernels, op by op, as one device would. Plans are judged by it.
+// Runs a logical graph on the reference kernels, op by op, as one device would. Plans are compared with it.
 //
 //   Values values = evaluate(graph, {{"x", ...}, {"w", ...}});
 //   values.at("loss").data[0]
@@ -16,8 +16,8 @@ namespace boxcar::backends::cpu {
 
 using Values = std::map<std::string, HostTensor, std::less<>>;
 
-// Every tensor of the graph by name. `given` holds inputs and parameters; Throws Error (bad input) naming one
-// that is missing or of another type, Error (fault) for an op without a kernel.
+// Returns every tensor of the graph by name. `given` holds inputs and parameters. Throws Error (bad input)
+// naming one that is missing or of another type, Error (fault) for an op without a kernel.
 Values evaluate(const ir::Graph& graph, const Values& given);
 
 // Inputs and parameters for a graph, drawn from `seed`: floats normal with deviation 0.5, integers below

@@ -16,7 +16,7 @@
 
 namespace boxcar::backends::cpu {
 
-// exp(high + low), low small against high: for arguments known to more than a float.
+// exp(high + low), low small compared with high: for arguments more precise than a float.
 inline float fast_exp(float high, float low) {
   constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it rounds to an integer, in the low bits
   high = high < -88.0F ? -88.0F : high;  // NaN passes
@@ -31,7 +31,7 @@ inline float fast_exp(float high, float low) {
   p = p * r + 0.166666658F;
   p = p * r + 0.500000007F;
   p = p * (r * r) + r + 1.0F;
-  // 2^(n - 1), then twice that: n reaches 128. Its exponent bits are 0, which is 0, where n is -126 or less.
+  // 2^(n - 1), then twice that, as n reaches 128. Its exponent bits, and so it, are 0 if n is -126 or less.
   const int32_t exponent = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kRound) + 126;
   const int32_t bits = (exponent < 0 ? 0 : exponent) << 23;
   return p * std::bit_cast<float>(bits) * 2.0F;
@@ -56,7 +56,7 @@ inline float fast_tanh(float x) {
 }
 inline double fast_tanh(double x) { return std::tanh(x); }
 
-// The normal distribution: how much lies below x, and its density there.
+// The normal distribution: its cumulative probability and its density at x.
 template <class A>
 struct Normal {
   A below, density;
@@ -64,7 +64,7 @@ struct Normal {
 
 inline Normal<float> fast_normal(float x) {
   const float a = std::abs(x), t = 1.0F / (1.0F + 0.26F * a);
-  // a^2 to more than a float: the square of its upper 12 bits is exact.
+  // a^2 more precise than a float: the square of its upper 12 bits is exact.
   const float upper = std::bit_cast<float>(std::bit_cast<uint32_t>(a) & 0xfffff000U), lower = a - upper;
   const float e = fast_exp(-0.5F * upper * upper, -0.5F * lower * (a + upper));
   float p = 3.05048043e-2F;

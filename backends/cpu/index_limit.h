@@ -1,5 +1,5 @@
-// The limit of an index that the graph computes: data are checked when they are read, and what is made of
-// them when a kernel takes it. An index of another part of a split axis is within the limit.
+// The limit of an index that the graph computes. Data are checked when they are read, computed indices when a
+// kernel reads them. An index into another part of a split axis is within the limit.
 //
 //   embedding(%table, %i) {below=5}     an index of 7 ends the run
 #pragma once
@@ -20,7 +20,7 @@ class IndexLimit {
       below_ = std::get<int64_t>(below->second);
   }
 
-  // Throws Error (fault) naming op and index where it is outside of the limit.
+  // Throws Error (fault) naming op and index if it is outside the limit.
   void check(double index) const {
     if (below_ > 0 && !(index >= 0 && index < static_cast<double>(below_)))
       throw Error::fault(op_, fmt::format("has the index {:.0f}, expected 0 to {}", index, below_ - 1));

@@ -12,10 +12,10 @@
 //   }
 //   void add_elementwise_kernels(Factories& table) { table["relu"] = make_relu; }
 //
-// A factory reads types and attributes once; its kernel reads addresses and the moment at every act. It
-// returns null for types that it has no kernel for: then the reference kernel runs, in double, between
-// conversions (make_reference_kernel). Kernels compute and sum in Acc<T>, and round once when they store.
-// They act at once on the calling thread, may keep scratch memory between acts, and give the same bits at
+// A factory reads types and attributes once; its kernel reads addresses and the moment at every act. A
+// factory returns null for types that it has no kernel for. The reference kernel then runs, in double,
+// between conversions (make_reference_kernel). Kernels compute and sum in Acc<T>, and round once when they
+// store. They run on the calling thread, may keep scratch memory between acts, and give the same bits in
 // every run.
 #pragma once
 
@@ -39,7 +39,7 @@ using Bfloat16 = Eigen::bfloat16;
 template <class T>
 using Acc = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-// One act's addresses, in the op's order, null where empty.
+// One act's addresses, in the op's order; null for empty tensors.
 struct Operands {
   std::span<const void* const> inputs;
   std::span<void* const> outputs;
@@ -69,8 +69,8 @@ std::unique_ptr<Kernel> kernel(Body body) {
   return std::make_unique<Wrapped>(std::move(body));
 }
 
-// make.operator()<T>() for the C++ type of a dtype: of float64, float32, bfloat16 and float16. Null for
-// others.
+// Calls make.operator()<T>() with the C++ type of float64, float32, bfloat16 or float16. Null for other
+// types.
 template <class Make>
 std::unique_ptr<Kernel> for_float(ir::DType dtype, Make make) {
   switch (dtype) {
@@ -87,7 +87,7 @@ std::unique_ptr<Kernel> for_float(ir::DType dtype, Make make) {
   }
 }
 
-// The same for int64 and int32, which indices are.
+// The same for the types of indices, int64 and int32.
 template <class Make>
 std::unique_ptr<Kernel> for_index(ir::DType dtype, Make make) {
   switch (dtype) {
@@ -100,7 +100,7 @@ std::unique_ptr<Kernel> for_index(ir::DType dtype, Make make) {
   }
 }
 
-// For all types that have a C++ type: those two, int8 and boolean (bool).
+// The same for all types that have a C++ type: floats, indices, int8 and boolean (bool).
 template <class Make>
 std::unique_ptr<Kernel> for_any(ir::DType dtype, Make make) {
   switch (dtype) {
@@ -119,8 +119,8 @@ std::unique_ptr<Kernel> for_any(ir::DType dtype, Make make) {
 using Factory = std::unique_ptr<Kernel> (*)(const Call& call);
 using Factories = std::map<std::string, Factory, std::less<>>;
 
-// The kernel of `make`, which takes images with channels first. Where the call has them last, the given
-// inputs are transposed before it, and the output after it if that is an image too.
+// The kernel of `make`, which takes images with channels first. If the call has channels last, the given
+// inputs are transposed before it, and the output after it if it is an image too.
 std::unique_ptr<Kernel> on_images(const Call& call, Factory make, const std::vector<size_t>& inputs,
                                   bool output = true);
 
@@ -145,13 +145,13 @@ void add_pool_kernels(Factories& table);
 
 const Factories& fast_kernels();
 
-// The reference kernel between conversions to double and back. Throws Error (fault) for an op without one and
-// for element types that have no C++ type (float8).
+// The reference kernel between conversions to double and back. Throws Error (fault) for an op without a
+// kernel and for element types that have no C++ type (float8).
 std::unique_ptr<Kernel> make_reference_kernel(const Call& call);
 
-// The attributes of a call at a moment. Random ops, and dropout in fused programs, count on from their
-// attributes: the moment's seed, step and micro-batch are added. adam's step, 1 at the first, is added to as
-// well. A learning rate takes the place of the optimizers' `lr`.
+// The attributes of a call at a moment. For random ops, and dropout in fused programs, the moment's seed,
+// step and micro-batch are added to the attributes. The step is also added to adam's `step`, which is 1 at
+// first. The moment's learning rate replaces the optimizers' `lr`.
 ir::Attrs attrs_at(const Call& call, const Moment& moment);
 
 }  // namespace boxcar::backends::cpu

@@ -104,7 +104,7 @@ Matrix<A> resized(std::vector<A>& memory, int64_t rows, int64_t columns) {
   return {memory.data(), rows, columns, step, 1};
 }
 
-// The transpose, row by row: b of products whose panels are then copied in whole vectors.
+// The transpose, row by row: an operand b whose panels products then copy in whole vectors.
 template <class A>
 Matrix<const A> turned(const Matrix<const A>& m, std::vector<A>& memory) {
   const Matrix<A> to = resized(memory, m.columns, m.rows);
@@ -196,8 +196,8 @@ class Forward {
     }
   }
 
-  // Turns a row of products into exponentials; returns the logarithm of their sum. One over that goes to
-  // `inverse`.
+  // Turns a row of products into exponentials; returns the logarithm of their sum, and the sum's reciprocal
+  // in `inverse`.
   A softmax(A* row, int64_t visible, A& inverse) const {
     inverse = 0;
     if (visible == 0) return -INFINITY;

@@ -1,6 +1,6 @@
 // Batch normalisation by channel. The current channels of a batch stay in the cache while they are read for
-// the mean, the variance and the result: one channel at a time where its planes are long, else some whole
-// channels, side by side.
+// the mean, the variance and the result: one channel at a time if its planes are long, otherwise some whole
+// channels side by side.
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/column_sums.h"
 #include "backends/cpu/reference.h"

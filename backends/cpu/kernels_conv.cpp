@@ -2,7 +2,7 @@
 //
 //   columns[channels kh kw, windows],   y = weight[out channels, channels kh kw] columns
 //
-// with zeros for padding. A strip is some rows of windows of one image, or, where images are small, several
+// with zeros for padding. A strip is some rows of windows of one image or, if images are small, several
 // images. A convolution of 1 x 1 on large images needs no columns: they are x. 16-bit types become float on
 // the way and are rounded once.
 #include "backends/cpu/typed_product.h"
@@ -12,8 +12,8 @@ namespace boxcar::backends::cpu {
 namespace {
 
 constexpr int64_t kWindows =
-    512;  // of a strip, about: products are fast on as many, and columns stay in the cache
-constexpr int64_t kDirect = 128;  // windows of an image of which x is read in place
+    512;  // of a strip, about: enough for fast products, and columns stay in the cache
+constexpr int64_t kDirect = 128;  // windows of an image from which on x is read in place
 
 struct Convolution {
   Convolution(const ir::Shape& x, const ir::Shape& weight, const ir::Shape& y, const ir::Attrs& attrs)
@@ -36,7 +36,7 @@ struct Convolution {
   int64_t y_size() const { return out_channels * windows(); }
   int64_t weight_size() const { return out_channels * rows(); }  // of one group
 
-  // Whether columns are x, read where it lies.
+  // Whether columns are x, read in place.
   bool is_direct() const {
     return kernel_height == 1 && kernel_width == 1 && stride == 1 && padding == 0 && windows() >= kDirect;
   }
@@ -81,8 +81,8 @@ struct Overlap {
   }
 
   bool is_empty() const { return begin_row == end_row || begin == end; }
-  // Whether neighbours in a plane are neighbours in the row too, over the ends of rows; then how many, with
-  // padding that is something else in the plane.
+  // Whether neighbours in a plane are neighbours in the row too, across the ends of rows; then their number,
+  // including padding that is another element in the plane.
   bool is_shift() const { return stride == 1 && out_width == width; }
   int64_t shifted() const { return seen() - begin - (out_width - end); }
 
@@ -172,7 +172,7 @@ struct Workspace {
     return data + ((strip.image + image) * c.groups + strip.group) * size;
   }
 
-  // Windows of x in columns, in place where they lie so.
+  // Windows of x in columns; in place if x has that layout.
   Matrix<const A> lay_out(const Convolution& c, const Strip& strip, const T* x) {
     const int64_t windows = strip.windows(c), each = strip.rows * c.out_width;
     if constexpr (kPlain)
@@ -185,7 +185,7 @@ struct Workspace {
     return matrix<const A>(columns.data(), c.rows(), windows);
   }
 
-  // y of a strip, [out channels, windows]: where it lies, or a copy.
+  // y of a strip, [out channels, windows]: in place, or a copy.
   Matrix<const A> read(const Convolution& c, const Strip& strip, const T* from) {
     const int64_t windows = strip.windows(c), each = strip.rows * c.out_width;
     if constexpr (kPlain)

@@ -8,7 +8,7 @@ namespace boxcar::backends::cpu {
 namespace {
 
 // Loops over a chunk. Kernels call them by address, so that the code around them is compiled once for all
-// ops. `number` is the op's parameter where that is a number.
+// ops. `number` is the op's parameter if that is a number.
 template <class A>
 using Loop1 = void (*)(int64_t count, A* y, const A* x, A number);
 template <class A>
@@ -68,7 +68,7 @@ A number_of(P p) {
     return 0;
 }
 
-// P of a number, or where it is a type, that.
+// The parameter as P: the number, or P itself if it is a type.
 template <class P, class A>
 P parameter(A number) {
   if constexpr (std::is_same_v<P, A>)
@@ -183,7 +183,7 @@ std::unique_ptr<Kernel> make_where(const Call& call) {
   }
 }
 
-// Row r keeps its first r + ahead + 1 columns; with a window the last so many of these.
+// Row r keeps its first r + ahead + 1 columns; with a window, only the last `window` of these.
 std::unique_ptr<Kernel> make_causal_mask(const Call& call) {
   const ir::Shape& shape = call.inputs[0].shape;
   const int64_t rows = shape[shape.size() - 2], columns = shape.back(), count = call.inputs[0].elements();

@@ -27,7 +27,7 @@ struct Step {
 
 struct StepCall {
   const ir::Attrs& attrs;
-  size_t a, b, y;  // operands and result; b is a where there is one operand
+  size_t a, b, y;  // operands and result; b is a if there is one operand
   const ir::Shape& shape;
   const Moment& moment;
 };

@@ -141,8 +141,8 @@ std::unique_ptr<Kernel> make_swiglu_grad(const Call& call) {
   });
 }
 
-// Two numbers beside each other become one chunk each; and back. To a multiple of kLanes, beyond which a
-// chunk of pairs has zeros.
+// Splits pairs of neighbours into two chunks, and joins them again. Goes to a multiple of kLanes, beyond
+// which a chunk of pairs has zeros.
 template <class A>
 void unzip(int64_t count, const A* __restrict pairs, A* __restrict even, A* __restrict odd) {
   for (int64_t i = 0; i < count; ++i) {

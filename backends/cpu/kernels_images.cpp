@@ -6,7 +6,7 @@
 namespace boxcar::backends::cpu {
 namespace {
 
-// An image on its way: with channels first, in memory of its own.
+// A transposed image: channels first, in memory of its own.
 struct Turned {
   std::unique_ptr<Kernel> turn;
   std::vector<std::byte> memory;

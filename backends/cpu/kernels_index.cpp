@@ -8,7 +8,7 @@
 namespace boxcar::backends::cpu {
 namespace {
 
-// --- tables: rows of a table[outer, extent, inner] by index; an index outside of a part is -1
+// --- tables: rows of a table[outer, extent, inner] by index; an index outside a part is -1
 
 class Indices {
  public:

@@ -32,7 +32,7 @@ double exp_sum(const Operands& operands, const In<A>& logits, int64_t start, int
   return row_sum(operands, logits, start, classes, [most](A v) { return fast_exp(v - most); });
 }
 
-// With the maximum and the sum where the op has them as results.
+// With the maximum and the sum if the op has them as results.
 std::unique_ptr<Kernel> make_cross_entropy(const Call& call) {
   const Around rows = around(call.inputs[0].shape, -1);
   return for_acc(call, [&]<class A>() {

@@ -15,7 +15,7 @@ int64_t extent(const ir::TensorType& type, size_t from_end) {
   return type.shape[type.shape.size() - from_end];
 }
 
-// `count` products of matrices that lie one after the other: a[m, k] b[k, n], each maybe stored transposed.
+// `count` products of matrices that lie one after the other: a[m, k] b[k, n], each possibly transposed.
 struct Products {
   int64_t count, m, n, k;
   bool transpose_a, transpose_b;
@@ -64,7 +64,7 @@ std::unique_ptr<Kernel> make_matmul_bias(const Call& call) {
   });
 }
 
-// The product, and the residual and maybe a bias added to it.
+// The product, with the residual and possibly a bias added to it.
 std::unique_ptr<Kernel> make_matmul_add(const Call& call) {
   const std::shared_ptr<Kernel> product = make_matmul(call);
   if (!product) return nullptr;
@@ -84,7 +84,7 @@ std::unique_ptr<Kernel> make_matmul_add(const Call& call) {
   });
 }
 
-// h as well, and gelu of it.
+// Writes h as well as gelu(h).
 std::unique_ptr<Kernel> make_matmul_bias_gelu(const Call& call) {
   const ir::TensorType& y = call.outputs[0];
   const std::shared_ptr<Kernel> product = make_matmul_bias(call);
@@ -98,7 +98,7 @@ std::unique_ptr<Kernel> make_matmul_bias_gelu(const Call& call) {
   });
 }
 
-// The product becomes the gradient where it lies, row by row.
+// The product becomes the gradient in place, row by row.
 std::unique_ptr<Kernel> make_matmul_dgelu(const Call& call) {
   const std::shared_ptr<Kernel> product = make_matmul(call);
   if (!product || call.inputs[2].dtype != call.outputs[0].dtype) return nullptr;

@@ -11,8 +11,8 @@ namespace {
 int64_t from_end(const ir::TensorType& type, size_t back) { return type.shape[type.shape.size() - back]; }
 
 // A device's part of x[..., t, h], y[..., e, c, h] and index[..., all tokens, k], and the row of y that each
-// choice of its tokens takes, -1 where it has none here. Slots are counted over all tokens of `index`, group
-// by group.
+// choice of its tokens takes, -1 if it has none here. Slots are counted over all tokens of `index`, group by
+// group.
 class Slots {
  public:
   Slots(const Call& call, size_t index, const ir::TensorType& x, const ir::TensorType& y)

@@ -33,7 +33,7 @@ struct Pool {
         visit(row * width + column);
   }
 
-  // The position in x of a window's first maximum; -1 where all of it is padding.
+  // The position in x of a window's first maximum; -1 if all of it is padding.
   template <class T>
   int64_t maximum(const T* x, int64_t y) const {
     int64_t best = -1;

@@ -1,5 +1,5 @@
-// Reductions over axes: result by result where the innermost axis is reduced, a chunk of results at a time
-// where it is kept. Sums run in double over chunks and rows.
+// Reductions over axes: result by result if the innermost axis is reduced, a chunk of results at a time if it
+// is kept. Sums run in double over chunks and rows.
 #include "backends/cpu/broadcast_rows.h"
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/reference.h"
@@ -7,8 +7,8 @@
 namespace boxcar::backends::cpu {
 namespace {
 
-// x[4, 6, 8] over axis 1: kept 4 and 8, 48 and 1 apart; reduced 6, 8 apart. The innermost axis is taken out
-// of the list that it belongs to: its elements lie beside each other.
+// x[4, 6, 8] over axis 1: kept 4 and 8, 48 and 1 apart; reduced 6, 8 apart. The innermost axis is removed
+// from the list that it belongs to: its elements are neighbours.
 struct Split {
   Axes kept{{}, {{}}}, reduced{{}, {{}}};
   bool inner_reduced = false;

@@ -44,7 +44,7 @@ std::unique_ptr<Kernel> make_slice(const Call& call) {
   return copies(call, own, std::inner_product(own.begin(), own.end(), starts.begin(), int64_t{0}));
 }
 
-// Zeros, and dy where it lies inside.
+// Zeros, with dy in its place.
 std::unique_ptr<Kernel> make_slice_grad(const Call& call) {
   const ir::Shape &from = call.inputs[0].shape, &to = call.outputs[0].shape;
   const std::vector<int64_t> from_steps = strides(from), to_steps = strides(to);

@@ -12,8 +12,7 @@ struct Seen {
   int64_t begin, end;
 };
 
-// `loaded`, elements at to at + n of a row, with those before `begin` at -infinity: themselves or in
-// `buffer`.
+// `loaded` (elements at to at + n of a row) with -infinity before `begin`: in place, or in `buffer`.
 template <class A>
 const A* hidden_before(int64_t begin, const A* loaded, int64_t at, int64_t n, Chunk<A>& buffer) {
   if (begin <= at) return loaded;

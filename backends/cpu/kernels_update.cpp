@@ -8,12 +8,12 @@
 namespace boxcar::backends::cpu {
 namespace {
 
-// Operands of an optimizer's op: w, g and the moments, and the norms of a row with a trust ratio; then maybe
-// a factor on the gradient and a flag whether all gradients are finite.
+// Operands of an optimizer's op: w, g and the moments, and the norms of a row with a trust ratio; then
+// possibly a factor on the gradient and a flag whether all gradients are finite.
 template <class A, size_t states>
 class Reader {
  public:
-  // `scalars_at`: where the factor is.
+  // `scalars_at`: the factor's operand.
   Reader(const Call& call, size_t scalars_at) : count_(call.inputs[0].elements()), gradient_(call, 1) {
     for (size_t i = 0; i < states; ++i) states_.emplace_back(call, operand(i));
     for (size_t i = states + 1; i < call.inputs.size(); ++i)
@@ -50,7 +50,7 @@ class Reader {
   std::vector<In<A>> states_, norms_, scalars_;
 };
 
-// An update. Where gradients are not finite the state stays as it was.
+// An update. If gradients are not finite, the state is unchanged.
 template <class A, size_t states>
 class Update : public Reader<A, states> {
  public:
@@ -141,7 +141,7 @@ std::unique_ptr<Kernel> make_update(const Call& call) {
   });
 }
 
-// Squares of weights, and of what the row measures.
+// Sums of squares: of the weights, and of what the row measures.
 template <class Op>
 std::unique_ptr<Kernel> make_norms(const Call& call) {
   return for_acc(call, [&]<class A>() {
@@ -168,7 +168,7 @@ std::unique_ptr<Kernel> make_norms(const Call& call) {
   });
 }
 
-// The kernel for one tensor on each, then casts to the copies.
+// Runs the kernel for one tensor on each, then casts to the copies.
 std::unique_ptr<Kernel> make_update_all(const Call& call) {
   const ir::Updates updates = *ir::updates_of(call.op, call.attrs);
   const Factories& table = fast_kernels();
@@ -200,7 +200,7 @@ std::unique_ptr<Kernel> make_update_all(const Call& call) {
   });
 }
 
-// One micro-batch's gradient in the sum's type. Adding it to the others is the runtime's part.
+// One micro-batch's gradient in the sum's type. The runtime adds it to the others.
 std::unique_ptr<Kernel> make_accumulate(const Call& call) {
   return for_acc(call, [&]<class A>() {
     return kernel([count = call.outputs[0].elements(), g = In<A>(call, 0),
@@ -225,14 +225,14 @@ std::unique_ptr<Kernel> make_all_finite(const Call& call) {
   return for_acc(call, [&]<class A>() {
     return kernel([count = call.inputs[0].elements(), x = In<A>(call, 0),
                    y = Out<A>(call, 0)](const Operands& operands) {
-      // x - x is 0 where x is finite, else NaN.
+      // x - x is 0 if x is finite, otherwise NaN.
       const double sum = row_sum(operands, x, 0, count, [](A v) { return v - v; });
       y.put(sum == 0 ? 1 : 0, operands, 0);
     });
   });
 }
 
-// One over the loss scale, and less where the true norm exceeds max_norm (0: never).
+// One over the loss scale, and less if the true norm exceeds max_norm (0: never).
 std::unique_ptr<Kernel> make_clip_scale(const Call& call) {
   const double loss_scale = ir::attr_float(call.attrs, "loss_scale"),
                most = ir::attr_float(call.attrs, "max_norm");

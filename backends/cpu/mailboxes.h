@@ -7,8 +7,8 @@
 //   mailboxes.put(message);                                        // there, by the progress thread
 //   mailboxes.box("dp.0", 0, 2).take(waits, whom)                  // there, by the member of rank 2
 //
-// Messages from one member to another come out in the order in which they were sent, whether or not the group
-// has been made here when they arrive.
+// Messages from one member to another come out in the order in which they were sent, even if they arrive
+// before the group is made here.
 #pragma once
 
 #include <condition_variable>
@@ -35,7 +35,7 @@ std::vector<std::byte> to_message(const std::string& group, int from, std::span<
 class Mailbox {
  public:
   void put(Bytes bytes);
-  // Waits for the next one.
+  // Waits for the next slice.
   template <typename Whom>
   Bytes take(Waits& waits, Whom whom) {
     std::unique_lock lock(mutex_);
@@ -54,7 +54,7 @@ class Mailbox {
 
 class Mailboxes {
  public:
-  // Throws Error (fault) for anything that is no message.
+  // Throws Error (fault) if the bytes are not a message.
   void put(std::span<const std::byte> message);
   // Lives as long as this.
   Mailbox& box(const std::string& group, int from, int to);

@@ -1,5 +1,5 @@
-// Where the members of a group that live in one process meet: each has a seat, on which it posts what it
-// gives and says when it has read what the others gave.
+// The meeting place of a group's members in one process. Each member has a seat, on which it posts the slices
+// that it gives and says when it has read the others' slices.
 //
 //   turn 1 of member 0: seat 0: post({a, b}) ... read seat 1's slices ... say done
 //   turn 1 of member 1: seat 1: post({c, d}) ... read seat 0's slices ... say done
@@ -34,7 +34,7 @@ class alignas(64) Seat {
   void post(std::span<const Slice> slices);
   void say_done() { advance(done_, turn()); }
 
-  // For the others: wait until this seat's owner has come to `turn`, or has done it.
+  // For the others: wait until this seat's owner has posted for `turn`, or has said that it is done with it.
   template <typename Whom>
   void wait_posted(int64_t turn, Waits& waits, Whom whom) {
     wait(posted_, turn, waits, whom);

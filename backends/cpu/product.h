@@ -26,9 +26,9 @@ Matrix<T> matrix(T* data, int64_t rows, int64_t columns, bool transposed = false
   return {data, rows, columns, columns, 1};
 }
 
-// c = a b, or c += a b where `add`. T is float or double. One of the steps of a and of b is 1, c's
-// column_step is; c overlaps neither. Each element's sum runs over the columns of a in order, in blocks that
-// depend on their number alone: rows computed apart or together are the same to the bit.
+// c = a b, or c += a b with `add`. T is float or double. REQUIRES that one of a's steps, one of b's and c's
+// column_step are 1, and that c overlaps neither operand. Each element's sum runs over the columns of a in
+// order, in blocks that depend only on their number: rows computed apart or together are the same to the bit.
 template <class T>
 void product(const Matrix<const T>& a, const Matrix<const T>& b, const Matrix<T>& c, bool add = false);
 

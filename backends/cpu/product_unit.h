@@ -1,15 +1,16 @@
-// Products for one instruction set. Included by one product_ISA.cpp each, which is compiled with that set's
-// flags and defines the bytes of a vector (BOXCAR_BYTES) and the rows of a tile (BOXCAR_ROWS).
+// Products for one instruction set. Each product_ISA.cpp includes it, is compiled with that set's flags, and
+// defines the bytes of a vector (BOXCAR_BYTES) and the rows of a tile (BOXCAR_ROWS).
 //
-// Everything here is of this file alone (no inline function of the standard library, no template with a
-// linkage): the linker keeps one copy of those, and that of a wider unit would crash on a narrower processor.
+// Everything here is local to the file (no inline function of the standard library, no template with
+// linkage). The linker keeps one copy of such functions, and a wider unit's copy would crash on a narrower
+// processor.
 //
 // c is computed in tiles of BOXCAR_ROWS x 2 vectors that stay in registers while the tile walks down a block
-// of kDepth rows and kWide columns of b. That block is copied before, once for all rows of a, in panels as
-// wide as a tile, one row after the other: 768 KiB of floats, which stay in the second cache. A tile's rows
-// of a, 18 KiB there, stay in the first one while the panels come by. They are read where they lie, an
-// element at a time, unless neighbours in a row are so far apart that their lines evict each other: then they
-// are copied together first. A tile's elements of c are prefetched before its sums.
+// of kDepth rows and kWide columns of b. The block is first copied, once for all rows of a, in panels as wide
+// as a tile, row after row: 768 KiB of floats, which stay in the second-level cache. A tile's rows of a, 18
+// KiB, stay in the first-level cache while the panels pass. They are read in place, an element at a time. If
+// neighbours in a row are so far apart that their lines evict each other, they are first copied together. A
+// tile's elements of c are prefetched before its sums.
 #pragma once
 
 #include "backends/cpu/product.h"
@@ -60,7 +61,7 @@ struct Tiles {
       }
   }
 
-  // The same for a number of rows that is only known now, at most Rows.
+  // The same for a number of rows known only at run time, at most Rows.
   template <int Rows, int Vectors>
   static void some_rows(int64_t rows, const T* a, int64_t row_step, int64_t column_step, const T* panel,
                         int64_t panel_step, int64_t depth, T* c, int64_t c_step, bool add) {
@@ -102,7 +103,7 @@ struct Tiles {
     }
   }
 
-  // The same of one panel element by element, with zeros behind `columns`.
+  // The same for one panel, element by element, with zeros behind `columns`.
   static void copy_panel(const Matrix<const T>& b, T* panel) {
     for (int64_t i = 0; i < b.rows; i += kHigh) {
       const int64_t end = least(i + kHigh, b.rows);
@@ -153,7 +154,8 @@ struct Tiles {
         const int64_t depth = least(kDepth, a.columns - k), columns = least(kWide, b.columns - j);
         const Matrix<const T> part = {b.data + k * b.row_step + j * b.column_step, depth, columns, b.row_step,
                                       b.column_step};
-        // One row of tiles would read a copy once: it reads b itself, but for columns short of a panel.
+        // A single row of tiles would read a copy only once: it reads b itself, except for columns short of a
+        // panel.
         const bool in_place = a.rows <= BOXCAR_ROWS && b.column_step == 1 && columns % kColumns == 0;
         if (!in_place) copy_panels(part, panels);
         block({a.data + k * a.column_step, a.rows, depth, a.row_step, a.column_step},

@@ -1,4 +1,4 @@
-// The units that product.cpp chooses from: product_NAME.cpp each, the last two on x86 alone.
+// The units that product.cpp chooses from, each in its product_NAME.cpp; the last two only on x86.
 #pragma once
 
 #include "backends/cpu/product.h"

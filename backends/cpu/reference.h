@@ -1,10 +1,10 @@
-// A naive, clear reference implementation of every op, on tensors of double. Other backends are judged by it.
+// A naive, clear reference implementation of every op, on tensors of double. Backends are compared with it.
 //
 //   run_reference("matmul", {{f32[1, 2], {1, 2}}, {f32[2, 1], {3, 4}}}, {}) == {{f32[1, 1], {11}}}
 //
 // Elements are doubles whatever the tensor's type is: integers and booleans (0, 1) are exact, floats are not
 // rounded. Empty tensors are legal everywhere: a sum over nothing is 0, a maximum over nothing -infinity. An
-// index outside its range reads 0 and adds nothing, which is what a split table needs.
+// index outside its range reads 0 and adds nothing, as a split table needs.
 #pragma once
 
 #include <functional>

@@ -40,7 +40,7 @@ class Attention {
   int64_t visible(int64_t row) const {
     return causal_ ? std::min(row % shape_[2] + offset_ + 1, keys_) : keys_;
   }
-  // Which row of k and v key `t` is, for this row.
+  // The row of k and v that holds key `t` for this row.
   int64_t key_row(int64_t row, int64_t t) const {
     const int64_t batch = row / (shape_[1] * shape_[2]), head = row / shape_[2] % shape_[1];
     return (batch * k_.type.shape[1] + (head + head_offset_) / group_) * keys_ + t;

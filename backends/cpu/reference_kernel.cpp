@@ -1,4 +1,4 @@
-// A reference kernel as a kernel of the device: the way of all ops that have no fast one.
+// A reference kernel as a kernel of the device, for all ops without a fast one.
 #include <fmt/format.h>
 
 #include "backends/cpu/convert.h"
@@ -19,7 +19,7 @@ class ReferenceRun : public Kernel {
  public:
   ReferenceRun(Call call, ReferenceKernel run) : call_(std::move(call)), run_(run) {}
 
-  // All is read before anything is written, so that updates may be in place.
+  // Everything is read before anything is written, so that updates may be in place.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs,
            const Moment& moment) override {
     Tensors in, out;

@@ -1,4 +1,4 @@
-// Activations and their slopes, as more than one group of kernels needs them.
+// Activations and their slopes that several groups of kernels need.
 #pragma once
 
 #include "ir/ops/exact.h"

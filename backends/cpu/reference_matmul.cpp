@@ -76,7 +76,7 @@ void matmul_dgelu(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   }
 }
 
-// Sums of the columns of dy, too.
+// Sums the columns of dy, too.
 void matmul_bias_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   matmul_weight_grad(in, out, attrs);
   for (size_t i = 0; i < in[1].data.size(); ++i) out[1].data[i % out[1].data.size()] += in[1].data[i];

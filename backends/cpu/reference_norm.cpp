@@ -10,7 +10,7 @@ namespace boxcar::backends::cpu {
 namespace {
 
 // The elements of x that share statistics, seen as outer x inner with a stride between the outer ones, and
-// where the statistics and the scale of element (o, i) stand.
+// the positions of the statistics and the scale of element (o, i).
 struct Sets {
   int64_t count = 0;             // sets
   int64_t outer = 1, inner = 1;  // a set's elements

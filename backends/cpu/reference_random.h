@@ -3,8 +3,8 @@
 //   const Dropout drop(attrs, type.shape);   // attrs of a random op, maybe of a part of a larger tensor
 //   y = x * drop.factor(flat);               // 0 or 1 / (1 - p); flat is row-major in this part
 //
-// Positions count on over micro-batches: element e of micro-batch m is m times the elements of the global
-// tensor plus e. A row's elements have positions one after the other:
+// Positions continue over micro-batches: element e of micro-batch m is m times the elements of the global
+// tensor plus e. A row's elements have consecutive positions:
 //
 //   const Dropout drop = Dropout(attrs, type.shape).at(moment);
 //   const int64_t first = drop.position(row * width);
@@ -41,7 +41,7 @@ class Dropout {
   int64_t first_ = 0;  // position of the micro-batch's first element
   int64_t elements_;   // of the global tensor
   ir::Shape local_;
-  std::vector<int64_t> starts_, global_strides_;  // empty where the part is the whole
+  std::vector<int64_t> starts_, global_strides_;  // empty if the part is the whole
 };
 
 }  // namespace boxcar::backends::cpu

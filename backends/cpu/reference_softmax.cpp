@@ -63,7 +63,7 @@ void each_row(const HostTensor& logits, Visit visit) {
 
 size_t classes_of(const HostTensor& logits) { return static_cast<size_t>(logits.type.shape.back()); }
 
-// The class of `label` here; -1 where it is in another part of the classes.
+// The class of `label` here; -1 if it is in another part of the classes.
 int64_t class_here(double label, int64_t offset, size_t classes) {
   const auto at = static_cast<int64_t>(label) - offset;
   return at >= 0 && at < static_cast<int64_t>(classes) ? at : -1;

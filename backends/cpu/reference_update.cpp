@@ -7,11 +7,11 @@
 namespace boxcar::backends::cpu {
 namespace {
 
-// The gradient times the optional factor, which stands after `operands` tensors.
+// The gradient times the optional factor, which comes after `operands` tensors.
 double factor(const Tensors& in, size_t operands) { return in.size() > operands ? in[operands].data[0] : 1; }
 
-// Where the optional last operand says that gradients are not finite, leaves the state as it was. Returns
-// whether it did.
+// Leaves the state unchanged if the optional last operand says that gradients are not finite. Returns whether
+// it did.
 bool skip(const Tensors& in, Tensors& out, size_t operands) {
   if (in.size() < operands + 2 || in[operands + 1].data[0] != 0) return false;
   out[0].data = in[0].data;
@@ -64,7 +64,7 @@ void norms(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   }
 }
 
-// The op for one tensor on each; then the copies.
+// Runs the op for one tensor on each, then makes the copies.
 template <class Op>
 void each_tensor(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   const ir::Updates updates = *ir::updates_of(ir::all_op(Op::row), attrs);
@@ -97,7 +97,7 @@ void all_finite(const Tensors& in, Tensors& out, const ir::Attrs&) {
   }
 }
 
-// The factor on every gradient: one over the loss scale, and less where the true norm exceeds max_norm (0:
+// The factor on every gradient: one over the loss scale, and less if the true norm exceeds max_norm (0:
 // never).
 void clip_scale(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   const double loss_scale = ir::attr_float(attrs, "loss_scale"), most = ir::attr_float(attrs, "max_norm");

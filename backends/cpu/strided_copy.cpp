@@ -19,8 +19,8 @@ void copy_row(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t 
   }
 }
 
-// Source and destination are contiguous along one of two axes each: tile by tile, through one that is read
-// and written in whole lines of the cache.
+// Source and destination are each contiguous along one of two axes. Copies through a tile that is read and
+// written in whole lines of the cache.
 template <class T>
 void transpose_plane(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t columns,
                      int64_t rows) {

@@ -1,12 +1,11 @@
-// Loops compiled for several vector widths. The widest that this processor has runs.
+// Loops compiled for several vector widths. The widest one that this processor supports runs.
 //
 //   on_vectors([](int64_t count, float* __restrict y, const float* __restrict x) {
 //     for (int64_t i = 0; i < count; ++i) y[i] = 2 * x[i];
 //   }, count, y, x);
 //
 // Functions that the loop calls become part of it, so they should be small and inline. Each width gives the
-// same bits: nothing in this folder but products is contracted to fused multiply-adds
-// (backends/CMakeLists.txt).
+// same bits: in this folder only products are contracted to fused multiply-adds (backends/CMakeLists.txt).
 #pragma once
 
 namespace boxcar::backends::cpu {
@@ -37,7 +36,7 @@ template <class Loop, class... X>
 }
 #endif
 
-// loop(x...) by vectors that this processor has.
+// Runs loop(x...) with the vectors that this processor has.
 template <class Loop, class... X>
 auto on([[maybe_unused]] Vectors vectors, Loop loop, X... x) {
 #ifdef __x86_64__

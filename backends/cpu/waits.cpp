@@ -14,7 +14,7 @@ void Waits::abort(const std::string& why) {
   try {
     transport_->check();
   } catch (const Error&) {
-    return;  // the reason is another process, of which the others know
+    return;  // the reason is another process, which the others know
   }
   transport_->fail(why);
 }

@@ -1,5 +1,5 @@
-// How threads of a process wait for each other and for other processes, and how all of that ends at once when
-// the run fails.
+// Waits of a process's threads for each other and for other processes. All of them end at once when the run
+// fails.
 //
 //   Waits waits(transport);                     // or null
 //   waits.until(lock, changed, [&] { return !queue.empty(); }, [] { return "process 1"; });
@@ -25,14 +25,14 @@ class Waits {
   // The first reason counts. Other processes are told, unless the transport has failed already.
   void abort(const std::string& why);
 
-  // Throws Error (fault) "waits for WHOM: REASON" where there is one to give up.
+  // Throws Error (fault) "waits for WHOM: REASON" if there is a reason to give up.
   void check(const std::string& whom);
-  // The same for a wait that may depend, directly or not, on other processes: where one of them is the
-  // reason, "waits for WHOM: REASON; " and who waits for what.
+  // The same for a wait that may depend, directly or not, on other processes. If one of them is the reason,
+  // the text is "waits for WHOM: REASON; " and who waits for what.
   void check_with_others(const std::string& whom);
 
-  // Returns when ready() is true, which is asked under the lock; looks for a reason to give up now and then,
-  // and throws Error (fault) "waits for WHOM: REASON".
+  // Returns when ready(), called under the lock, is true. Checks now and then for a reason to give up, and
+  // then throws Error (fault) "waits for WHOM: REASON".
   template <typename Ready, typename Whom>
   void until(std::unique_lock<std::mutex>& lock, std::condition_variable& changed, Ready ready, Whom whom) {
     if (changed.wait_for(lock, patience, ready)) return;

@@ -76,7 +76,7 @@ std::string text_of(const ProductShape& s) {
          (s.adds ? ", added" : "");
 }
 
-// Takes the time between two places on a stream.
+// Measures the time between two points of a stream.
 class Watch {
  public:
   Watch() {
@@ -87,7 +87,7 @@ class Watch {
     for (cudaEvent_t event : events_) cudaEventDestroy(event);
   }
   void start(cudaStream_t stream) { cuda::check(cudaEventRecord(events_[0], stream), "a time is taken"); }
-  // In milliseconds, when the stream is there.
+  // In milliseconds; waits until the stream is there.
   float stop(cudaStream_t stream, cpu::Waits& waits) {
     float milliseconds = 0;
     cuda::check(cudaEventRecord(events_[1], stream), "a time is taken");
@@ -104,7 +104,7 @@ class Watch {
 template <class Library>
 class LtProduct : public Product {
  public:
-  // `machine`: the machine that algorithms are good for.
+  // `machine`: the GPU and library that algorithms are for.
   LtProduct(const Library& lt, const ProductShape& s, cpu::Waits& waits,
             std::shared_ptr<Algorithms> algorithms, const std::string& machine)
       : lt_(lt),
@@ -187,7 +187,7 @@ class LtProduct : public Product {
   }
 
   // Each candidate that runs writes the same product, so timing them on the operands at hand changes nothing.
-  // A graph that is captured takes no time: it keeps the first, and a later run chooses.
+  // Nothing can be timed while a graph is captured: it keeps the first, and a later run chooses.
   void choose(const Operands& x) {
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     cuda::check(cudaStreamIsCapturing(x.stream, &capture), "a stream is asked");

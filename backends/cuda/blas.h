@@ -5,8 +5,8 @@
 //       blas.product({.m = 4, .n = 5, .k = 6, .transpose_b = true, .in = bfloat16, .out = float32});
 //   product->run(a, b, c, workspace, stream);        // c[4, 5] = a[4, 6] b[5, 6]^T, row-major
 //
-// An algorithm is the first of cuBLASLt's heuristics, so that bits do not depend on timing. With Algorithms,
-// the first of them are timed where a product is first run, and the quickest is taken from there on.
+// The algorithm is the first that cuBLASLt's heuristics propose, so that bits do not depend on timing. With
+// Algorithms, the first few are timed when a product first runs, and the fastest is used from then on.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ class Waits;
 namespace boxcar::backends::cuda {
 
 // Extra work of a product's kernel: adds a bias [n] to each row of c, or writes the sums [n] of the columns
-// of b, where a b is the gradient of a weight. With GELU, in its tanh form: adds the bias, writes that to h
-// [m, n] and GELU of it to c.
+// of b, if a b is the gradient of a weight. With GELU, in its tanh form: adds the bias, writes the sum to h
+// [m, n] and its GELU to c.
 enum class Epilogue { none, add_bias, bias_grad, bias_gelu };
 
 struct ProductShape {
@@ -43,21 +43,21 @@ class Product {
                    const void* bias = nullptr, const void* h = nullptr, const void* added = nullptr) = 0;
 };
 
-// From any thread; on one GPU, which is the calling thread's when it is made.
+// From any thread; on one GPU, the calling thread's at construction.
 class Blas {
  public:
   static constexpr int64_t workspace = 32 << 20;
 
   static constexpr int candidates = 8;  // algorithms that are timed
 
-  // Throws Error (cannot run) where there is no cuBLASLt. Without `algorithms` nothing is timed; `waits` end
-  // a timing where the run has failed.
+  // Throws Error (cannot run) if there is no cuBLASLt. Without `algorithms` nothing is timed; `waits` end a
+  // timing if the run has failed.
   explicit Blas(cpu::Waits& waits, std::shared_ptr<Algorithms> algorithms = nullptr);
   ~Blas();
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
-  // For floats: both operands of one type, the result of that type or float32. Extents above 0. Where
-  // cuBLASLt has no algorithm: null with an epilogue, else throws Error (fault).
+  // For floats: both operands of one type, the result of that type or float32. Extents above 0. If cuBLASLt
+  // has no algorithm: null with an epilogue, otherwise throws Error (fault).
   std::unique_ptr<Product> product(const ProductShape& shape);
 
  private:
@@ -65,7 +65,7 @@ class Blas {
   cpu::Waits& waits_;
   std::unique_ptr<Library> library_;
   const std::shared_ptr<Algorithms> algorithms_;
-  std::string machine_;  // with algorithms: what they are good for
+  std::string machine_;  // with algorithms: the GPU and library that they are for
 };
 
 }  // namespace boxcar::backends::cuda

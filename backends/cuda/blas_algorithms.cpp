@@ -22,7 +22,7 @@ std::string to_text(const Algorithms::Choice& choice) {
   return text;
 }
 
-// False where it is none.
+// False if it is not one.
 bool parse(std::string_view text, Algorithms::Choice& choice) {
   if (text.size() != digits * choice.size()) return false;
   for (size_t w = 0; w < choice.size(); ++w) {
@@ -79,7 +79,7 @@ void Algorithms::write() const {
   std::string text = fmt::format("{}\n", title);
   for (const auto& [product, choice] : choices_) text += fmt::format("{} = {}\n", product, to_text(choice));
   try {
-    host::NewFile file(fmt::format("{}.{}", file_, getpid()));  // processes write at one time
+    host::NewFile file(fmt::format("{}.{}", file_, getpid()));  // processes may write at one time
     file.write(host::bytes_of(text));
     file.put_in_place(file_);
   } catch (const host::FileError& error) {

@@ -41,7 +41,7 @@ Gpus gpus_here() {
   return gpus;
 }
 
-// Copies between GPUs go straight from one to the other where they can.
+// Copies between GPUs go straight from one to the other if they can.
 void connect(const std::vector<int>& gpus) {
   for (const int gpu : gpus)
     for (const int other : gpus) {
@@ -92,8 +92,8 @@ class QueueStream : public NcclStream {
   void* token_ = nullptr;
 };
 
-// The most memory that libraries take beside a device's arena, for the compute queue. Whether cuDNN is there,
-// and its choice of engines, is known only when kernels are prepared.
+// The most memory that libraries take beside a device's arena, for the compute queue. Only when kernels are
+// prepared is it known whether cuDNN is there and which engines it chooses.
 int64_t most_scratch(const ir::Program& program, bool fast) {
   int64_t most = Blas::workspace;
   for (const ir::Actor& actor : program.actors) {
@@ -201,7 +201,7 @@ class CudaBackend : public Backend {
       check_memory(gpu, sum, facts.free_bytes, facts.memory_bytes);
     }
   }
-  // Streams that wait for others need hardware queues of their own, else one waits behind another's act.
+  // Streams that wait for others need hardware queues of their own; otherwise one waits behind another's act.
   void expect_groups(int groups, int queues) override {
     if (!nccl_) return;
     const char* const set = std::getenv(connections);
@@ -233,7 +233,7 @@ class CudaBackend : public Backend {
   void abort(const std::string& why) override { waits_.abort(why); }
 
  private:
-  // The one of this name that members have, or a new one.
+  // The table of this name that members have, or a new one.
   std::shared_ptr<Table> table(const std::string& name, std::span<const int> group) {
     const std::lock_guard lock(mutex_);
     std::weak_ptr<Table>& entry = tables_[name];
@@ -268,10 +268,10 @@ void prepare_environment(int members) {
   ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   if (members < 2) return;
   // Streams that share a hardware queue wait for one another, and one may be in a receive whose send needs
-  // the work of another: as many queues as there can be.
+  // the work of another. Hence as many queues as possible.
   ::setenv(connections, std::to_string(most_connections).c_str(), 0);
   // Loading a kernel may wait until the GPU is idle, which it is not while a collective waits. Kernels of
-  // plans are run once before the first group begins; this is for all others, of libraries.
+  // plans are run once before the first group begins; this is for the kernels of libraries.
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 

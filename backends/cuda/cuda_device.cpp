@@ -34,7 +34,7 @@ void wait_for(const std::function<cudaError_t()>& ask, cpu::Waits& waits) {
     const cudaError_t error = ask();
     if (error == cudaSuccess) return;
     if (error != cudaErrorNotReady) check(error, "acts of a queue");
-    cudaGetLastError();  // that
+    cudaGetLastError();  // clears that error
     if (asked < 100) continue;
     std::this_thread::sleep_for(resting);
     if (std::chrono::steady_clock::now() < look) continue;
@@ -281,7 +281,7 @@ std::shared_ptr<std::byte> CudaDevice::host_memory(int64_t bytes) {
   return {memory, memory->data()};
 }
 
-// Part for part: the GPU copies one while the host copies another.
+// Part by part: the GPU copies one while the host copies another.
 void CudaDevice::to_host(void* to, const void* from, int64_t bytes) {
   const std::lock_guard lock(mutex_);
   on(gpu_);

@@ -4,8 +4,8 @@
 //   device.reserve(1 << 30);
 //   auto queue = device.queue(ir::QueueKind::compute);
 //
-// Acts are launched; finish() waits, and ends with an error where the run has failed. Scratch memory of
-// kernels is their queue's, as large as the largest needs: acts of one queue follow each other.
+// Acts are launched; finish() waits, and throws if the run has failed. Acts of a queue follow each other, so
+// its kernels share one block of scratch memory, as large as the largest needs.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -28,7 +28,7 @@ namespace boxcar::backends::cuda {
 // Throws Error (fault) naming `what` was done and CUDA's error.
 void check(cudaError_t error, const char* what);
 
-// Polls `ask` until it succeeds, so that the wait can end where a collective on the stream never will.
+// Polls `ask` until it succeeds, so that the wait can end even if a collective on the stream never does.
 void wait_for(const std::function<cudaError_t()>& ask, cpu::Waits& waits);
 
 // A pool that reuses events that nobody waits for any more.
@@ -36,7 +36,7 @@ class Events {
  public:
   explicit Events(int gpu) : gpu_(gpu) {}
   ~Events();
-  // Makes so many more, so that take() need not.
+  // Makes this many more in advance, so that take() need not.
   void make(int64_t count);
   cudaEvent_t take();
   void give(cudaEvent_t event);
@@ -47,10 +47,10 @@ class Events {
   std::vector<cudaEvent_t> free_;
 };
 
-// Zeroed memory of the host that GPUs copy from and to by themselves: its pages stay where they are.
+// Zeroed, pinned memory of the host, which GPUs copy from and to by themselves.
 class PinnedMemory {
  public:
-  // By a thread that has chosen a GPU. Throws Error (cannot run) where the host has no more such memory.
+  // By a thread that has chosen a GPU. Throws Error (cannot run) if the host has no more such memory.
   explicit PinnedMemory(int64_t bytes);
   ~PinnedMemory();
   PinnedMemory(const PinnedMemory&) = delete;
@@ -62,7 +62,7 @@ class PinnedMemory {
   int gpu_ = 0;
 };
 
-// Whether all before the event is done.
+// Whether all work before the event is done.
 bool has_passed(cudaEvent_t event);
 
 class CudaMark : public Mark {
@@ -94,8 +94,8 @@ class CudaTimedMark : public TimedMark {
 
 class CudaQueue : public Queue {
  public:
-  // `device`: queues of one share step values where acts are recorded. `first`: its blocks begin before those
-  // of other queues that wait for a multiprocessor.
+  // `device`: when acts are recorded, queues with the same one share step values. `first`: its blocks get a
+  // multiprocessor before those of other queues.
   CudaQueue(int gpu, std::shared_ptr<Events> events, cpu::Waits& waits, std::function<void()> after_waiting,
             Recorder& recorder, const void* device, bool first);
   ~CudaQueue() override;
@@ -112,7 +112,7 @@ class CudaQueue : public Queue {
   void use() const;
   cudaStream_t stream() const { return stream_; }
   std::shared_ptr<CudaMark> cuda_mark();
-  // Reserves so many bytes at scratch(), before anything runs.
+  // Reserves this many bytes at scratch(), before anything runs.
   void need_scratch(int64_t bytes);
   void* scratch() const { return scratch_; }
   // Acts are recorded on one queue at a time: code that uses the stream itself holds the turn.
@@ -139,7 +139,7 @@ class CudaQueue : public Queue {
 class CudaDevice : public Device {
  public:
   // `after_waiting` is called when a queue has waited for its stream, and looks for failures there. With
-  // `algorithms`, kernels are the fastest: see Libraries.
+  // `algorithms`, kernels are the fastest (Libraries).
   CudaDevice(int gpu, cpu::Waits& waits, std::function<void()> after_waiting, Recorder& recorder,
              std::shared_ptr<Algorithms> algorithms = nullptr);
   ~CudaDevice() override;

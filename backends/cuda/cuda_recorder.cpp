@@ -63,7 +63,7 @@ class Graph : public Recording {
       if (error != cudaErrorNotReady || seconds_ == std::numeric_limits<double>::infinity()) return error;
       if (const size_t now = noted_->over(); std::exchange(over, now) != now) begin = Clock::now();
       if (std::chrono::duration<double>(Clock::now() - begin).count() < seconds_) return error;
-      cudaGetLastError();  // that it is not ready
+      cudaGetLastError();  // clears "not ready"
       const std::string act = noted_->under_way();
       throw Error::fault(
           act.empty() ? "graphs of steps" : act,

@@ -6,10 +6,10 @@
 //   auto step = recorder.stop();      // a Recording (backends/backend.h)
 //
 // Values that depend only on the step (the learning rate, dropout's draws) are read from device memory, which
-// prepare() writes: StepValues. Nothing is allocated, and no stream waited for, while acts are recorded; a
-// mark that was set before cannot be waited for. Acts that may wait for others for ever are noted: when one
-// is over, the graph writes so to host memory, on a branch per queue that no act waits for. So a recording
-// that makes no progress for limit() seconds ends the run with the act named.
+// prepare() writes: StepValues. While acts are recorded, nothing is allocated, no stream is waited for, and a
+// mark set earlier cannot be waited for. Acts that may wait for others for ever are noted: when one is over,
+// the graph writes that to host memory, on a branch per queue that no act waits for. So a recording that
+// makes no progress for limit() seconds ends the run with the act named.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -45,9 +45,9 @@ class NotedActs {
   // Resets all acts to not over, while the recording does not run. `turn` is greater than earlier ones.
   void launched(int64_t turn);
   void finished() { turn_ = 0; }
-  // From any thread. turn() is 0 where the recording does not run. over() counts acts that are over.
-  // under_way() is the first act that is not over and whose text ends with `end`, empty: none. Since an act
-  // depends on none captured later in this process, the others wait for it.
+  // From any thread. turn() is 0 while the recording does not run. over() counts acts that are over.
+  // under_way() is the first act that is not over and whose text ends with `end`; empty: none. No act depends
+  // on one captured later in this process, so the others wait for it.
   int64_t turn() const { return turn_; }
   size_t over() const;
   std::string under_way(const std::string& end = "") const;
@@ -90,11 +90,11 @@ class Recorder {
   void add(cudaStream_t stream, int gpu, const void* device);
   void remove(cudaStream_t stream);
 
-  // Limit for recordings from here on: one on which finish() has waited so long for the same act ends the
-  // run. No limit by default.
+  // Limit for later recordings: finish() ends the run when it has waited this long for the same act. No limit
+  // by default.
   void limit(double seconds) { seconds_ = seconds; }
   bool on() const { return on_; }
-  // Empty where nothing is recorded.
+  // Empty if nothing is recorded.
   std::unique_lock<std::mutex> turn();
   StepValues* steps(const void* device);
   // Names the last work put on `stream` as `act`; under the turn.
@@ -103,8 +103,8 @@ class Recorder {
   // empty: none. From any thread, whatever locks it holds.
   std::string under_way(const std::string& end = "") const;
 
-  // With `in_order`, each noted act is behind the one noted before it, whatever their streams: follow() puts
-  // what comes next on `stream` there.
+  // With `in_order`, each noted act runs behind the one noted before it, whatever their streams: follow()
+  // puts the next act on `stream` there.
   void start(bool in_order = false);
   void follow(cudaStream_t stream);
   std::unique_ptr<Recording> stop();

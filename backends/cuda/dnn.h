@@ -1,4 +1,4 @@
-// Convolutions, batch norm and attention by cuDNN's graph interface, found in its library when the
+// Convolutions, batch norm and attention by the graph interface of cuDNN, whose library is loaded when the
 // first one is prepared.
 //
 //   Dnn dnn;
@@ -54,7 +54,7 @@ struct AttentionShape {
 class DnnPlan {
  public:
   virtual ~DnnPlan() = default;
-  // Tensors in the order that their maker says. From any thread.
+  // Takes tensors in the order that its maker documents. From any thread.
   virtual void run(std::span<const void* const> tensors, void* workspace, Stream stream) = 0;
   virtual int64_t workspace() const = 0;
 };
@@ -69,26 +69,26 @@ class Dnn {
   static constexpr int64_t least_attention_version = 91000;              // 9.10.0
   static constexpr int64_t any_keys_version = 91600;  // gradients over keys that 128 does not divide
 
-  Dnn();  // throws Error (cannot run) where there is no cuDNN, or this was built without its headers
-  // Plans for a GPU that need not be here, from cuDNN's own description of it in JSON: none of them runs.
-  // Throws Error (cannot run) for descriptions that cuDNN does not take, and before cuDNN 9.8.
+  Dnn();  // throws Error (cannot run) if there is no cuDNN, or this was built without its headers
+  // Plans for a GPU that need not be present, from cuDNN's own JSON description of it; they cannot run.
+  // Throws Error (cannot run) for descriptions that cuDNN rejects, and before cuDNN 9.8.
   explicit Dnn(const std::string& gpu);
   ~Dnn();
   Dnn(const Dnn&) = delete;
   Dnn& operator=(const Dnn&) = delete;
   int64_t version() const;  // 91900: 9.19.0
-  // x, weight, y: reads two of the three and writes the third, which the kind says. Of floats, extents above
-  // 0. Throws Error (fault) where cuDNN has no engine.
+  // x, weight, y: reads two of the three and writes the third, as the kind says. Floats, with extents above
+  // 0. Throws Error (fault) if cuDNN has no engine.
   std::unique_ptr<DnnPlan> convolution(const ConvolutionShape& shape);
-  // x, gamma, beta, y, mean, rstd: writes the last three. Extents above 0. Null where cuDNN has no engine, as
+  // x, gamma, beta, y, mean, rstd: writes the last three. Extents above 0. Null if cuDNN has no engine, as
   // for channels that do not fill 16 bytes.
   std::unique_ptr<DnnPlan> batch_norm(const BatchNormShape& shape);
-  // dy, x, gamma, mean, rstd, dx, dgamma, dbeta: writes the last three. Null where cuDNN has no engine.
+  // dy, x, gamma, mean, rstd, dx, dgamma, dbeta: writes the last three. Null if cuDNN has no engine.
   std::unique_ptr<DnnPlan> batch_norm_grad(const BatchNormShape& shape);
-  // q, k, v, out, lse: writes the last two. Extents above 0. Null where cuDNN has no engine.
+  // q, k, v, out, lse: writes the last two. Extents above 0. Null if cuDNN has no engine.
   std::unique_ptr<DnnPlan> attention(const AttentionShape& shape);
-  // dy, q, k, v, out, lse, dq, dk, dv: writes the last three. With `repeats`, bits repeat, which takes 2
-  // bytes of workspace for every query and key of each head. Null where cuDNN has no engine.
+  // dy, q, k, v, out, lse, dq, dk, dv: writes the last three. With `repeats`, bits repeat in every run, which
+  // takes 2 bytes of workspace for every query and key of each head. Null if cuDNN has no engine.
   std::unique_ptr<DnnPlan> attention_grad(const AttentionShape& shape, bool repeats);
 
  private:

@@ -155,7 +155,7 @@ std::unique_ptr<DnnPlan> Dnn::attention(const AttentionShape& shape) {
   return AttentionGraph(*library_, shape).forward();
 }
 
-// Up to 9.15 the last keys are wrong where they do not fill a tile.
+// Up to 9.15 the last keys are wrong if they do not fill a tile.
 std::unique_ptr<DnnPlan> Dnn::attention_grad(const AttentionShape& shape, bool repeats) {
   if (version() < least_attention_version || (version() < any_keys_version && shape.keys % 128 != 0))
     return nullptr;

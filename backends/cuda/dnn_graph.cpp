@@ -204,7 +204,7 @@ void DnnGraph::view(Tensor x, Tensor y) {
       .ready();
 }
 
-// Configurations of engines, the most promising first; none where the heuristics say so.
+// Configurations of engines, the most promising first; none if the heuristics have none.
 std::vector<DnnDescriptor> DnnGraph::engines(const DnnDescriptor& graph, cudnnBackendHeurMode_t mode) {
   DnnDescriptor heuristics = descriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)

@@ -4,7 +4,7 @@
 //   const auto x = graph.tensor(type, {n, c, h, w}), ...;   // what run() is given, in this order
 //   const auto p = graph.between(type, {n, c, h, w});        // never in memory
 //   graph.pointwise(CUDNN_POINTWISE_MUL, {x, graph.constant(0.5F)}, p);
-//   auto plan = graph.plan(suits, most_workspace);           // null where no engine does
+//   auto plan = graph.plan(suits, most_workspace);           // null if no engine does
 #pragma once
 
 #include <cudnn.h>
@@ -32,7 +32,7 @@ struct DnnLibrary {
   decltype(&cudnnBackendSetAttribute) set;
   decltype(&cudnnBackendGetAttribute) get;
   decltype(&cudnnBackendExecute) execute;
-  cudnnHandle_t handle = nullptr;             // null where the GPU is described
+  cudnnHandle_t handle = nullptr;             // null if the GPU is described
   cudnnBackendDescriptor_t device = nullptr;  // the description
   std::mutex mutex;                           // of the handle, whose stream is set before each act
 };
@@ -107,8 +107,8 @@ class DnnGraph {
   DnnDescriptor& operation(cudnnBackendDescriptorType_t type);
   DnnDescriptor descriptor(cudnnBackendDescriptorType_t type) const { return {dnn_, type, what_}; }
 
-  // The first engine, in the order of the heuristics, that `suits` and needs at most so many bytes. Engines
-  // whose bits do not repeat never suit. Null where none does.
+  // The first engine, in the order of the heuristics, that `suits` accepts and that needs at most this many
+  // bytes. Engines whose bits do not repeat are excluded. Null if there is none.
   using Suits = std::function<bool(cudnnBackendNumericalNote_t note)>;
   std::unique_ptr<DnnPlan> plan(const Suits& suits, int64_t most_workspace);
 

@@ -33,26 +33,26 @@ namespace boxcar::backends::cuda {
 
 class CudaQueue;
 
-// NVIDIA's libraries, each found when the first kernel needs it. Of one device; for the thread that prepares.
+// NVIDIA's libraries for one device, each loaded when a kernel first needs it. For the thread that prepares.
 class Libraries {
  public:
-  // With `algorithms`, takes the fastest, whether or not its bits are the same in every run.
+  // With `algorithms`, takes the fastest, even if its bits differ between runs.
   Libraries(cpu::Waits& waits, std::shared_ptr<Algorithms> algorithms)
       : waits_(waits), algorithms_(std::move(algorithms)) {}
   bool fast() const { return algorithms_ != nullptr; }
-  // Bytes of scores that a gradient of attention keeps at a time for bits that repeat, where one key head
-  // needs no more.
+  // Bytes of scores that a gradient of attention with repeatable bits keeps at a time, if one key head needs
+  // no more.
   static constexpr int64_t most_scores_usually = int64_t{256} << 20;
   int64_t most_scores = most_scores_usually;
   Blas& blas();
   Dnn& dnn();
-  bool has_dnn();  // for ops that can do without; why_no_dnn() says why where not
+  bool has_dnn();  // for ops that can do without; why_no_dnn() gives the reason if not
   const std::string& why_no_dnn() const { return why_no_dnn_; }
 
-  // The way of the kernel that is being prepared; the last word counts, and without one it is Boxcar's own
-  // kernel. `why`: as Made has it.
+  // Says how the kernel being prepared is carried out; the last call counts. Without one it is Boxcar's own
+  // kernel. `why`: as in Made.
   void takes(std::string how, std::string why = "") { taken_ = {"", std::move(how), std::move(why)}; }
-  // ... which is one of this op.
+  // Records that as one kernel of this op.
   void prepared(const std::string& op);
   const std::set<Made>& made() const { return made_; }
 
@@ -66,13 +66,13 @@ class Libraries {
   std::set<Made> made_;
 };
 
-// Where a kernel will run.
+// The place where a kernel will run.
 struct Place {
   CudaQueue& queue;
   Libraries& libraries;
 };
 
-// One act: operands with their types, and where they are launched.
+// One act: operands with their types, scratch memory, and the stream on which it is launched.
 struct Act {
   const Call& call;
   std::span<const void* const> inputs;
@@ -86,7 +86,7 @@ struct Act {
   Array out(size_t i) const { return {outputs[i], static_cast<Type>(call.outputs[i].dtype)}; }
 };
 
-// Makes its device the calling thread's; the turn lasts as long as this does.
+// Makes its device the calling thread's, and holds the turn while it lives.
 struct Entered {
   std::unique_lock<std::mutex> turn;
   Stream stream;
@@ -94,13 +94,13 @@ struct Entered {
   StepValues* steps;
 };
 Entered enter(CudaQueue& queue);
-// Throws Error (fault) where the launches before were refused.
+// Throws Error (fault) if an earlier launch was refused.
 void leave(const std::string& op);
 
 // Writes zeros.
 void zero(const Act& act, Array out, int64_t bytes);
 
-// A kernel whose run is `body(const Act&)`, with so many bytes at act.scratch.
+// A kernel whose run is `body(const Act&)`, with this many bytes at act.scratch.
 void need_scratch(CudaQueue& queue, int64_t bytes);
 template <class Body>
 std::unique_ptr<Kernel> kernel(const Call& call, const Place& place, int64_t scratch, Body body) {
@@ -172,7 +172,7 @@ int64_t elements(const ir::Shape& shape);
 std::vector<int64_t> strides(const ir::Shape& shape);
 // Draws of a random op with these attributes, on a part of this shape, at the act's moment.
 Drop drop_at(const Act& act, const ir::Attrs& attrs, const ir::Shape& local);
-// Sums of all of `in` over the axes that `shape`, broadcast to its shape, does not have.
+// Sums of `in` over the axes that `out`, broadcast to its shape, does not have.
 Reduce reduce_to(const ir::TensorType& in, const ir::TensorType& out);
 
 }  // namespace boxcar::backends::cuda

@@ -1,4 +1,4 @@
-// Attention by cuDNN on tensor cores where it can, and by own kernels without them where not.
+// Attention by cuDNN on tensor cores if it can, otherwise by own kernels without them.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -34,7 +34,7 @@ std::unique_ptr<Kernel> planned(const Call& call, const Place& place, const std:
   });
 }
 
-// Why the last of these was not cuDNN's: `refused` where the call itself is none for it, empty: it is.
+// Says why the last kernel is not cuDNN's: `refused`, or if that is empty, the library's reason.
 void takes_own(const Place& place, const std::string& refused) {
   std::string why = refused;
   if (why.empty() && !place.libraries.has_dnn()) why = place.libraries.why_no_dnn();
@@ -79,7 +79,7 @@ std::unique_ptr<Kernel> make_pool_grad(const Call& call, const Place& place) {
   });
 }
 
-// cuDNN's plan where channels are last and it has one, null else.
+// cuDNN's plan if channels are last and it has one, otherwise null.
 std::shared_ptr<DnnPlan> fast_norm(const Call& call, const Place& place) {
   const ir::Types &in = call.inputs, &out = call.outputs;
   const bool forward = call.op == "batch_norm";

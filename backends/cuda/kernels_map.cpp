@@ -357,7 +357,7 @@ class Backwards {
  public:
   Backwards(Program& program, const ir::FusedProgram& steps) : p_(program), steps_(steps) {}
 
-  // By input, dy not among them; -1: none. Empty where a step has no slope here.
+  // By input, dy not among them; -1: none. Empty if a step has no slope here.
   std::vector<int> adjoints() {
     const int inputs = p_.inputs() - 1;
     std::vector<int> value;  // of the fused program's values: xs are inputs 1 and up

@@ -1,6 +1,6 @@
 // Matrix products. Operands of one 16-bit type go to cuBLASLt as they are; mixtures are widened first. Biases
-// and their gradients, and GELU but not its gradient, are epilogues in all types but float64; else kernels
-// after the product.
+// and their gradients, and GELU but not its gradient, are epilogues in all types but float64, where they are
+// kernels after the product.
 #include <fmt/format.h>
 
 #include <functional>
@@ -56,7 +56,7 @@ bool is_direct(const Call& call) {
   return a == call.inputs[1].dtype && (c == a || c == (any_float64(call) ? DType::float64 : DType::float32));
 }
 
-// Why the product of a call is no fast one; empty: it is.
+// Why the product of a call is not a fast one; empty: it is.
 std::string slow_product(const Call& call) {
   if (!is_direct(call)) return "its operands are of several types (one --precision for both)";
   ProductShape shape = shape_of(call);
@@ -139,7 +139,7 @@ const void* output(const Act& act) {
   return act.outputs[i];
 }
 
-// Null where cuBLASLt has none: `bias`, `h` and what is `added` are operands of an act.
+// Null if cuBLASLt has none: `bias`, `h` and what is `added` are operands of an act.
 std::unique_ptr<Kernel> with_epilogue(const Call& call, const Place& place, Epilogue epilogue, Operand bias,
                                       Operand h = none, Operand added = none) {
   ProductShape shape = shape_of(call);
@@ -200,7 +200,7 @@ std::unique_ptr<Kernel> make_product_add(const Call& call, const Place& place) {
   });
 }
 
-// Where no kernel does both: h first, then gelu from it.
+// If no kernel does both: h first, then gelu from it.
 std::unique_ptr<Kernel> make_product_bias_gelu(const Call& call, const Place& place) {
   if (!of_floats(call)) return nullptr;
   if (auto made = with_epilogue(call, place, Epilogue::bias_gelu, input<2>, output<1>)) return made;

@@ -16,7 +16,7 @@ std::unique_ptr<Kernel> reduction(const Call& call, const Place& place, Reduce s
   });
 }
 
-// The input's axes, those named (all where none is) reduced.
+// The input's axes, those named (all if none is) reduced.
 template <Combine combine>
 std::unique_ptr<Kernel> make_axes(const Call& call, const Place& place) {
   const ir::Shape& shape = call.inputs[0].shape;

@@ -1,4 +1,4 @@
-// Optimizers. Operands: w g, the rule's state, then scale and finite where they are there.
+// Optimizers. Operands: w g, the rule's state, then scale and finite if present.
 #include <algorithm>
 #include <array>
 #include <cstring>

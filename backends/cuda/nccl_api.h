@@ -4,7 +4,7 @@
 //   const NcclApi nccl = load_nccl();                           // libnccl.so.2, wherever the system finds it
 //   nccl.ncclGetUniqueId(&id);
 //
-// The declarations are NCCL's own since 2.18 (values and layouts do not change); where nccl.h is found,
+// The declarations are NCCL's own since 2.18 (values and layouts do not change); if nccl.h is found,
 // nccl_header.cpp checks them against it.
 #pragma once
 
@@ -69,8 +69,8 @@ struct NcclApi {
   NcclResult (*ncclRecv)(void* to, size_t count, NcclType type, int peer, ncclComm* comm, void* stream);
 };
 
-// Where the loader looks, then in `folder`, unless it is empty. The library stays loaded. Throws Error
-// (cannot run) where there is none, or one that is too old.
+// Looks where the loader looks, then in `folder` unless it is empty. The library stays loaded. Throws Error
+// (cannot run) if there is none, or it is too old.
 NcclApi load_nccl(const std::string& library = "libnccl.so.2", const std::string& folder = "");
 
 }  // namespace boxcar::backends::cuda

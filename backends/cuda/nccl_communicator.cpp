@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::chrono::milliseconds watching{20};  // between two looks at launched acts, or at the time
 constexpr std::chrono::microseconds asking{100};   // ... and of a call that waits for NCCL to take it
-constexpr std::chrono::milliseconds lasting{50};   // a call that waits so long is worth telling of
+constexpr std::chrono::milliseconds lasting{50};   // a call that waits this long is reported
 constexpr std::chrono::seconds aborting{15};       // at most, before a process ends without them
 constexpr std::chrono::seconds returning{1};       // a call may, before its communicator is aborted under it
 constexpr int most_of_one = 32;                    // multiprocessors that NCCL takes by itself
@@ -167,7 +167,7 @@ void NcclGroups::fail(const Error& error) {
   for (const Member& member : members()) abort(member);
 }
 
-// NCCL wants no other call meanwhile, but one may never return.
+// NCCL allows no other call meanwhile, but one may never return.
 void NcclGroups::abort(const Member& member) {
   ncclComm* comm = nullptr;
   {
@@ -231,7 +231,7 @@ void NcclGroups::look_at_time(Watched& member) const {
     throw late(member.launched.front().act);
 }
 
-// An error that NCCL has found. Left for later while the communicator's own thread is in a call.
+// Looks for an error that NCCL has found; later if the communicator's own thread is in a call.
 void NcclGroups::check(Watched& member) {
   const std::unique_lock calls(member.calls, std::try_to_lock);
   if (!calls.owns_lock()) return;
@@ -282,7 +282,7 @@ void NcclGroups::say(Watched& member, const std::string& act) const {
   }
 }
 
-// Time runs for the oldest act that is not done, from when it became that.
+// The time limit is for the oldest act that is not done, from when it became the oldest.
 void NcclGroups::forget_done(Watched& member) {
   for (;;) {
     std::function<bool()> done;
@@ -494,7 +494,7 @@ void NcclCommunicator::calling(const std::string& act, const std::function<void(
   note("");
 }
 
-// The communicator; throws Error (fault) where it has been aborted.
+// The communicator; throws Error (fault) if it has been aborted.
 ncclComm* NcclCommunicator::comm() const {
   {
     const std::lock_guard lock(watched_->mutex);

@@ -6,33 +6,33 @@
 // The call discipline, checked by tests/backends/nccl_test.cpp:
 // - A group has an NCCL communicator of its own, set up by its members' first call: rank 0 draws the id and
 //   sends it to the others over the transport. So members make first calls in one order over all groups,
-//   which keeps set-up from deadlock.
+//   which prevents deadlock in set-up.
 // - A collective, send or receive that waits for others keeps its multiprocessors. All communicators of a
-//   device together may take `most_blocks` of them, in equal shares: so each that has been launched can
-//   begin, whatever the others wait for, and members need not agree on an order over groups. share_of() is a
+//   device together may take `most_blocks` of them, in equal shares. So each launched call can begin,
+//   whatever the others wait for, and members need not agree on an order over groups. share_of() is a
 //   power of two, since NCCL rounds the channels of sends and receives up to one (src/graph/paths.cc of
 //   NCCL 2.28, ncclTopoComputeP2pChannels).
 // - Communicators do not block: a call that NCCL has not taken yet is polled until it is, and every such wait
 //   ends when the run fails or time is up.
 // - Parts of one length are one call of NCCL; uneven ones, and all_to_all, are one group of calls: a
 //   reduction or a broadcast for each rank, or sends and receives. Calls of no elements are left out.
-// - One thread asks NCCL and the streams how acts are getting on: an error that NCCL finds later ends the run
-//   with rank and act named. In a recorded step, the stream names that act and the recording says when time
-//   is up. Long acts are among the waits of the transport, with the members that may be missing, for the last
-//   message of a process that mpirun ends.
+// - One thread asks NCCL and the streams about the progress of acts: an error that NCCL finds later ends the
+//   run with rank and act named. In a recorded step, the stream names that act and the recording says when
+//   time is up. Long acts are among the waits of the transport, with the members that may be missing, for
+//   the last message of a process that mpirun ends.
 // - Another thread watches the time. It calls neither NCCL nor CUDA, since a call may be stuck for ever, and
-//   takes no lock that is held over one. An act that has not ended `seconds` after it was its stream's next,
-//   and a call that has not returned for so long, end the run with rank and act named. All communicators of
-//   the process are then aborted, so that nothing on their streams waits for ever. Where a call has still not
-//   returned `leaving` seconds later, the process ends with the message.
-// - Each thread that calls NCCL or CUDA for a device makes that device its own first: else CUDA makes a
+//   takes no lock that is held over one. An act that has not ended `seconds` after its turn on the stream
+//   came, or a call that has not returned for as long, ends the run with rank and act named. All
+//   communicators of the process are then aborted, so that nothing on their streams waits for ever. If a
+//   call has still not returned `leaving` seconds later, the process ends with the message.
+// - Each thread that calls NCCL or CUDA for a device first makes that device its own: otherwise CUDA makes a
 //   context on the first one, which takes half a GB there.
-// - Communicators are aborted all at once, each by a thread of its own, which nobody waits for before the
-//   groups end: NCCL's abort may wait for other members' aborts. It does wait until graphs with its calls are
-//   gone, and those may wait for the abort of another communicator.
+// - Communicators are aborted all at once, each by its own thread, which nobody waits for before the groups
+//   end: NCCL's abort may wait for other members' aborts. It does wait until graphs with its calls are gone,
+//   and those may wait for the abort of another communicator.
 //
 // NCCL adds in the tensors' own type, in an order of its own: sums of 16-bit types are rounded more than
-// once, and differ from the CPU backend's in the last places.
+// once, and differ from the CPU backend's in the last digits.
 #pragma once
 
 #include <chrono>
@@ -68,7 +68,7 @@ class NcclStream {
   // Whether calls are recorded instead of done; they are then made under the turn, and noted instead of
   // watched.
   virtual bool records() const { return false; }
-  // Puts what comes next behind the last noted act, where acts are recorded in one order.
+  // Puts the next work behind the last noted act, if acts are recorded in one order.
   virtual void follow() {}
   virtual void note(const std::string& /*act*/) {}
   // The first noted act that is not over and whose text ends with `end`; empty: none. Calls no CUDA.
@@ -82,11 +82,11 @@ class NcclStream {
 
 // Multiprocessors that all communicators of a device may take together.
 constexpr int most_blocks = 64;
-// A communicator's share where a device has so many of them: a power of two, 32 at most. Throws Error (cannot
+// The share of each of this many communicators of a device: a power of two, at most 32. Throws Error (cannot
 // run) for more than `most_blocks`.
 int share_of(int communicators);
-// Memory of a device that NCCL's buffers take for so many of them: 40 MB for each multiprocessor. Reported
-// are 1.06 GB for a communicator of 32 on H100s (NVIDIA/nccl, issue 1685).
+// Device memory that NCCL's buffers take for this many communicators: 40 MB for each multiprocessor.
+// NVIDIA/nccl issue 1685 reports 1.06 GB for a communicator of 32 on H100s.
 int64_t buffer_bytes(int communicators);
 
 class NcclCommunicator;
@@ -98,16 +98,16 @@ class NcclGroups {
   // `seconds`, and a failed run `leaving` more in a call.
   NcclGroups(const NcclApi& api, cpu::Waits& waits, cpu::Mailboxes& mailboxes, Transport* transport,
              double seconds, double leaving = 15);
-  // After the last communicator, and the last recording of its calls. Waits for aborts, not for ever.
+  // After the last communicator and the last recording of its calls. Waits for aborts, but not for ever.
   ~NcclGroups();
 
   std::unique_ptr<Communicator> communicator(const std::string& name, std::span<const int> devices,
                                              int device, std::unique_ptr<NcclStream> stream,
                                              const std::function<int(int)>& process_of);
-  // From here on communicators are set up for devices that have so many of them. The same in all processes.
+  // Later communicators are set up for devices that have this many of them. The same in all processes.
   void expect(int communicators) { blocks_ = share_of(communicators); }
-  // Throws Error (fault) where an act has failed. Called after waiting for a stream: failed acts on it count
-  // as done.
+  // Throws Error (fault) if an act has failed. Called after waiting for a stream: failed acts on it count as
+  // done.
   void check();
 
  private:
@@ -155,7 +155,7 @@ class NcclGroups {
   void say(Watched& member, const std::string& act) const;
   static void forget_done(Watched& member);
 
-  // Aborts of communicators; outlives the groups where one never ends.
+  // Aborts of communicators; outlives the groups if one never ends.
   struct Aborts {
     std::mutex mutex;
     std::condition_variable changed;
@@ -205,8 +205,8 @@ class NcclCommunicator : public Communicator {
   friend class NcclGroups;
   using Body = std::function<void(ncclComm* comm, void* stream)>;
 
-  // One collective: `calls` calls of NCCL in `body`. Where there are none the member takes part in the set-up
-  // alone.
+  // One collective: `calls` calls of NCCL in `body`. If there are none, the member only takes part in the
+  // set-up.
   void act(const char* what, int64_t calls, const Body& body);
   void set_up();
   NcclId draw_id();

@@ -1,4 +1,4 @@
-// nccl_api.h against NCCL's own header, where that is found: nothing but checks.
+// Checks nccl_api.h against NCCL's own header, if that is found.
 #if __has_include(<nccl.h>)
 #include <nccl.h>
 

@@ -28,7 +28,7 @@ struct Shown {
   std::shared_ptr<const Mark> mark;
 };
 
-// Where members' threads meet: each brings something, all see everything. From any thread.
+// A meeting place of members' threads: each brings its data, and all see everyone's. From any thread.
 class Table {
  public:
   explicit Table(std::span<const int> devices)

@@ -1,7 +1,8 @@
-// A library of NVIDIA's that is looked for when a run needs it, and stays.
+// A library of NVIDIA's, loaded when a run needs it. It stays loaded.
 //
 //   const SharedLibrary library("libcudnn.so.9", "convolutions on GPUs need it: ...",
-//   "/usr/local/cuda/lib64"); library.find("cudnnCreate", create);
+//                               "/usr/local/cuda/lib64");
+//   library.find("cudnnCreate", create);
 //
 // Both throw Error (cannot run) with the name, what is missing, and `needed`.
 #pragma once
@@ -18,7 +19,7 @@ namespace boxcar::backends::cuda {
 
 class SharedLibrary {
  public:
-  // Where the loader looks, then in `folder`, unless it is empty.
+  // Looks where the loader looks, then in `folder` unless it is empty.
   SharedLibrary(std::string name, std::string needed, const std::string& folder = "")
       : name_(std::move(name)),
         needed_(std::move(needed)),

@@ -1,4 +1,4 @@
-// Values of its step that a recorded act reads, in place of those it was launched with.
+// Values of the step that a recorded act reads, in place of those of its launch.
 //
 //   if (act.steps)
 //     update.step_values = act.steps->vary(3, [](const Moment& moment, void* to) { ... });
@@ -25,8 +25,8 @@ class StepValues {
   ~StepValues();
   StepValues(const StepValues&) = delete;
   StepValues& operator=(const StepValues&) = delete;
-  // The address at which an act reads so many words, which `write` gives for a step. Throws Error (cannot
-  // run) where there is no room for more.
+  // The address at which an act reads this many words, which `write` gives for a step. Throws Error (cannot
+  // run) if there is no room for more.
   const void* vary(int64_t words, Write write);
   // At once: nobody reads them now.
   void write(const Moment& moment);

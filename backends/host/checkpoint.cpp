@@ -29,7 +29,7 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kSchemaVersion = 1;
 constexpr const char *kModel = "model.safetensors", *kOptimizer = "optimizer.safetensors",
                      *kConfig = "config.json", *kState = "state.json", *kLatest = "latest", *kLock = "lock";
-// Weights whose vocabulary padding model.safetensors lacks stand whole beside the moments.
+// Weights that model.safetensors has without vocabulary padding are stored whole beside the moments.
 constexpr std::string_view kPadded = ".padded";
 
 std::string step_name(int64_t step) { return fmt::format("step-{:06}", step); }
@@ -90,7 +90,7 @@ void remove_older(const std::string& folder, int64_t step, int keep) {
 
 HeldFolder::HeldFolder(const std::string& folder) : path_(folder) { hold(); }
 
-// Where the file system has no locks, nobody is kept out.
+// If the file system has no locks, nobody is kept out.
 void HeldFolder::hold() {
   make_folder(path_);
   const std::string lock = path_ + "/" + kLock;
@@ -181,7 +181,7 @@ GlobalTensors with_moments(const Model& model, GlobalTensors tensors, const Stor
   return tensors;
 }
 
-// Throws where a link leads out of the folder, which could make a reader read other files of its own.
+// Throws if a link leads out of the folder, which could make a reader read other files of its own.
 const std::string& inside(const std::string& folder, const std::string& path) {
   std::error_code none;
   const fs::path whole = fs::weakly_canonical(folder, none), at = fs::weakly_canonical(path, none);

@@ -3,14 +3,14 @@
 //
 //   out/step-000020/model.safetensors      names and layouts of GPT-2, Llama, Mistral or Qwen3 (weights in
 //                                          their own type)
-//   out/step-000020/config.json            as Hugging Face's transformers reads it; of transformers alone
+//   out/step-000020/config.json            as Hugging Face's transformers reads it; only for transformers
 //   out/step-000020/optimizer.safetensors  "<our parameter name>.m" and ".v", global
 //   out/step-000020/state.json             step, samples seen, seed, data, settings, the model's keys
 //   out/lock                               held by the run that writes there
 //   out/latest                             the name of the last complete one; written last
 //
-// Transformers that none of these can hold (experts, BERT, a mixture of both) are written under our own
-// names, as architecture "BoxcarTransformer"; so are networks of images and graphs of the user's own.
+// Transformers that none of these formats can hold (experts, BERT, a mixture of both) are written under our
+// own names, as architecture "BoxcarTransformer"; so are networks of images and users' own graphs.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct TrainState {
   int64_t samples = 0;  // sequences read
   int64_t seed = 0;
   std::string data = {};      // what it trains on, and
-  std::string settings = {};  // how, as its caller puts them: for refusing to resume on others
+  std::string settings = {};  // how, in its caller's words: a run refuses to resume on others
   friend bool operator==(const TrainState&, const TrainState&) = default;
 };
 
@@ -57,13 +57,13 @@ std::map<std::string, ir::TensorType> parameter_types(const ir::models::Model& m
 // has them). Padding of the vocabulary is dropped, and zero on the way back. Throws Error (bad input) naming
 // a tensor that is missing, superfluous or of another shape, with both shapes.
 //
-// Files from elsewhere may leave out the prefixes "transformer." and "model.", have the buffers of masks and
-// rotary frequencies, a copy of a tied head, and more learned positions than the model, which takes the
-// first.
+// Files from elsewhere may omit the prefixes "transformer." and "model.", and may have the buffers of masks
+// and rotary frequencies, a copy of a tied head, and more learned positions than the model, which takes the
+// first ones.
 StoredFile to_hugging_face(const ir::models::Transformer& model, const GlobalTensors& weights);
 GlobalTensors from_hugging_face(const ir::models::Transformer& model, const StoredFile& file);
-// From a safetensors file, which its errors name: in Hugging Face's form of a transformer, else a tensor for
-// each parameter by our names.
+// Reads a safetensors file, which its errors name: in Hugging Face's form for a transformer, otherwise with a
+// tensor for each parameter by our names.
 GlobalTensors read_weights(const std::string& path, const ir::models::Model& model);
 
 // config.json <-> model. Keys that the file lacks (`flash`, vocabulary padding) are off: false, 1. Reading
@@ -74,7 +74,7 @@ ir::models::Transformer read_hugging_face_config(const std::string& path);
 
 // A run's hold on a folder, made if missing: while it lives, no other run can hold the folder. It ends with
 // the process, however that ends. It is a lock on a file "lock" in the folder, which stays and names the
-// holder. Throws Error (bad input) where another run has it, FileError where it cannot be made or written.
+// holder. Throws Error (bad input) if another run has it, FileError if it cannot be made or written.
 //
 //   HeldFolder folder("out");
 //   HeldFolder other("out");   // throws: out: process 1234 on alpha writes its checkpoints there (wait ...)
@@ -85,7 +85,7 @@ class HeldFolder {
   HeldFolder(const HeldFolder&) = delete;
   HeldFolder& operator=(const HeldFolder&) = delete;
 
-  // Where the folder was moved or removed meanwhile: makes and holds another in its place. Throws as above.
+  // If the folder was moved or removed meanwhile, makes and holds another in its place. Throws as above.
   void keep();
 
  private:
@@ -101,8 +101,8 @@ bool has_checkpoint(const std::string& folder);
 // and remains of a killed writer. Whenever it is killed, `latest` names a complete checkpoint. One writer at
 // a time. Throws Error (fault) with the system's reason; the last checkpoint then stays the last.
 void write_checkpoint(const std::string& folder, const Checkpoint& checkpoint, int keep = 2);
-// The last complete checkpoint in the folder, if any. Throws Error (bad input) where one is named and cannot
-// be read, or is of another model than `expected`, saying which key differs.
+// The last complete checkpoint in the folder, if any. Throws Error (bad input) if the one that is named
+// cannot be read, or is of another model than `expected`, saying which key differs.
 std::optional<Checkpoint> read_checkpoint(const std::string& folder, const ir::models::Model& expected);
 
 }  // namespace boxcar::backends::host

@@ -79,8 +79,8 @@ void append(const std::string& path, int64_t vocab, int64_t special, std::vector
 }
 
 // A permutation of 0 .. n-1 for each key, without a table: a Feistel network of four rounds on the smallest
-// even number of bits that holds n, walked along its cycle until the value is below n. At most four times n
-// values stand in the cycles, so that takes less than four turns on average.
+// even number of bits that holds n, walked along its cycle until the value is below n. The cycles have at
+// most 4 n values, so this takes fewer than four turns on average.
 int64_t shuffled(int64_t value, int64_t n, uint64_t key) {
   const int half = std::max(1, static_cast<int>(std::bit_width(static_cast<uint64_t>(n - 1)) + 1) / 2);
   const uint64_t mask = (uint64_t{1} << half) - 1;

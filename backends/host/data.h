@@ -24,8 +24,8 @@ namespace boxcar::backends::host {
 class TokenData {
  public:
   // Files are read in the order given, one after the other: .bin as uint16, little-endian, all others as
-  // bytes. Throws Error (bad input), naming the file, where one is missing, unreadable, empty, of odd length
-  // or has a token >= vocab (naming the first and where it is), or one of its last `special` tokens.
+  // bytes. Throws Error (bad input), naming the file, if one is missing, unreadable, empty, of odd length or
+  // has a token >= vocab (naming the first and its position), or one of its last `special` tokens.
   static TokenData open(const std::vector<std::string>& paths, int64_t vocab, int64_t special = 0);
   // A million tokens at random, below `vocab`.
   static TokenData random(int64_t vocab, int64_t seed);
@@ -46,36 +46,36 @@ class TokenData {
   std::span<const uint16_t> part_;
 };
 
-// Which of `count` things is number `index` since training began: each once an epoch, shuffled anew for each
-// epoch by the seed alone.
+// Which of `count` samples is number `index` since training began. Each comes once per epoch; the seed alone
+// shuffles each epoch anew.
 int64_t shuffled_place(int64_t index, int64_t count, int64_t seed);
 
 // A model's training inputs, by position in the training order. Threads may share one.
 class Samples {
  public:
   virtual ~Samples() = default;
-  // The part in `ranges` (one for each axis behind that of samples) of this input of the sample numbered
-  // `index` since training began, row-major, to `out`; returns how many bytes that is. Numbers are float32,
-  // or float64 where the input is `wide`.
+  // Writes the part in `ranges` (one for each axis behind that of samples) of this input of sample number
+  // `index` since training began to `out`, row-major; returns its bytes. Numbers are float32, or float64 if
+  // the input is `wide`.
   virtual int64_t read(std::string_view input, int64_t index, std::span<const sbp::Range> ranges, bool wide,
                        std::byte* out) const = 0;
 };
 
 // The order of training sequences: windows of seq + 1 tokens at a stride of seq, shuffled anew each epoch by
-// the seed alone, so that any position can be asked for and a resumed run sees what an uninterrupted one
-// would. The order is computed, not stored. Threads may share one.
+// the seed alone, so that any position can be asked for and a resumed run sees the same as an uninterrupted
+// one. The order is computed, not stored. Threads may share one.
 class Sampler {
  public:
-  // Throws Error (bad input) where the data has no seq + 1 tokens, saying how many it has.
+  // Throws Error (bad input) if the data has no seq + 1 tokens, saying how many it has.
   Sampler(TokenData data, int64_t seq, int64_t seed);
   int64_t windows() const { return windows_; }  // per epoch
   // The window that sequence number `index` since training began reads, 0 <= window < windows().
   int64_t window(int64_t index) const;
-  // That sequence, seq tokens; labels are the tokens one further.
+  // That sequence, seq tokens; labels are the tokens one position further.
   void sample(int64_t index, std::span<int64_t> tokens, std::span<int64_t> labels) const {
     read(window(index), tokens, labels);
   }
-  // The same of a window.
+  // The same for a window.
   void read(int64_t window, std::span<int64_t> tokens, std::span<int64_t> labels) const;
 
  private:

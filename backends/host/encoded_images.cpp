@@ -34,7 +34,7 @@ bool is_image(const std::string& name) {
   return name[0] != '.' && (lower(name).ends_with(".jpg") || lower(name).ends_with(".jpeg"));
 }
 
-// WebDataset's: a sample's key is up to the first dot of the last part of a name, what is behind it says what
+// WebDataset's names: a sample's key goes up to the first dot of the last part of a name; the rest says which
 // part of the sample the file is.
 struct SampleFile {
   std::string_view key;

@@ -1,4 +1,4 @@
-// Training images as JPEG files: in a folder of one folder for each class, or in tar shards as WebDataset
+// Training images as JPEG files: in a folder with a folder for each class, or in tar shards as WebDataset
 // writes them (0001.jpg beside 0001.cls, which holds the class as a number).
 //
 //   const EncodedImages images = EncodedImages::open({"imagenet/train"}, 1000);
@@ -20,26 +20,26 @@
 
 namespace boxcar::backends::host {
 
-// A value that shares its list of files with its copies; the files are read when they are asked for.
+// A value that shares its list of files with its copies; files are read on demand.
 class EncodedImages {
  public:
-  // Whether `path` is read as encoded images: a folder, or a name that ends with .tar, in any case.
+  // Whether `path` is read as encoded images: a folder, or a name that ends with .tar in upper or lower case.
   static bool holds(const std::string& path);
   // One folder, whose folders are the classes in the order of their names; or tar archives, read in the order
-  // given. Files of other names, and those whose names begin with a dot, are left alone. Throws Error (bad
-  // input), naming file or folder, where one is missing or unreadable, there are no images, an image has no
+  // given. Files with other endings, and those whose names begin with a dot, are ignored. Throws Error (bad
+  // input), naming file or folder, if one is missing or unreadable, there are no images, an image has no
   // class or one >= `classes`, or an archive has one twice.
   static EncodedImages open(const std::vector<std::string>& paths, int64_t classes);
 
   int64_t size() const { return static_cast<int64_t>(order_.size()); }
   int64_t label(int64_t index) const;
   std::string name(int64_t index) const;
-  // The file. Throws Error (bad input) where it is gone or shorter than it was.
+  // The file. Throws Error (bad input) if it is gone or shorter than it was.
   std::vector<std::byte> read(int64_t index) const;
   // "1281167 encoded images of fingerprint 91a3...", by their names in their folder or archive and their
   // classes.
   std::string identity() const;
-  // A share of the images, rounded down, drawn evenly; and the others. The same ones each time.
+  // A share of the images, rounded down, drawn evenly; and the others. The same each time.
   std::pair<EncodedImages, EncodedImages> split(double fraction) const;
 
  private:
@@ -60,8 +60,8 @@ class EncodedSamples : public Samples {
   int64_t read(std::string_view input, int64_t index, std::span<const sbp::Range> ranges, bool wide,
                std::byte* out) const override;
 
-  // Of the sample numbered `index`: its file; and that file decoded, cropped, resized and mirrored, as bytes
-  // [3, image, image]. decode() throws Error (bad input), naming the file, where it is no JPEG file.
+  // The file of sample number `index`; and that file decoded, cropped, resized and mirrored, as bytes [3,
+  // image, image]. decode() throws Error (bad input), naming the file, if it is no JPEG file.
   std::vector<std::byte> file(int64_t index) const;
   void decode(int64_t index, std::span<const std::byte> file, std::span<uint8_t> pixels) const;
   int64_t image() const { return image_; }

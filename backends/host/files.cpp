@@ -28,7 +28,7 @@ bool is_folder(const std::string& path) {
   return stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode);
 }
 
-// Makes creations, renames and removals in a folder last.
+// Makes creations, renames and removals in a folder durable.
 void flush_folder(const std::string& path) {
   const int folder = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) throw FileError(path, "be opened", errno);
@@ -44,7 +44,7 @@ FileError::FileError(const std::string& path, const char* what, int reason)
     : Error(fault(path, fmt::format("cannot {}: {}", what, std::strerror(reason)))),
       reason_(std::strerror(reason)) {}
 
-// An existing file goes first, so that a link of its name is not written through.
+// Removes an existing file first, so that a link of its name is not written through.
 NewFile::NewFile(std::string path) : path_(std::move(path)) {
   if (unlink(path_.c_str()) != 0 && errno != ENOENT) throw FileError(path_, "be created", errno);
   descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -79,7 +79,7 @@ void write_whole(const std::string& path, const std::vector<Bytes>& parts) {
 }
 
 // A folder from a run that was killed before flushing it looks the same, so all folders above are flushed,
-// but for those that only others may read.
+// except those that only others may read.
 void make_folder(const std::string& path) {
   const std::string above = folder_of(path);
   if (above != "." && above != "/") make_folder(above);

@@ -1,5 +1,5 @@
 // Files and folders that are either complete or absent, even after a crash of the machine, and the system's
-// reason where one cannot be had. Everything that somebody relies on is written by these.
+// reason if an operation fails. Everything that anything relies on is written by these.
 //
 //   write_whole("out/latest", {bytes_of("step-000020\n")});   // out/latest.tmp: flush, rename, flush out
 //   std::string text = read_text("out/latest");               // "step-000020\n"
@@ -46,7 +46,7 @@ class NewFile {
   NewFile& operator=(const NewFile&) = delete;
 
   void write(Bytes bytes);
-  // Closes the file and names it `path`, replacing any file there; on disk with that name.
+  // Closes the file and names it `path`, replacing any file there. It is then on disk with that name.
   void put_in_place(const std::string& path);
 
  private:
@@ -59,10 +59,10 @@ class NewFile {
 // FileError.
 void write_whole(const std::string& path, const std::vector<Bytes>& parts);
 
-// Makes a folder, and those above it, where missing; on disk with all their names. Throws FileError.
+// Makes a folder and missing folders above it. They are then on disk with all their names. Throws FileError.
 void make_folder(const std::string& path);
 // Renames folder `from`, all of which is on disk, to `path` in one step; a folder there is replaced, then
-// removed. On disk with that name. Throws FileError.
+// removed. The new name is then on disk. Throws FileError.
 void put_folder_in_place(const std::string& from, const std::string& path);
 // Removes a folder whose name no longer counts, and all in it. Earlier renames are flushed first, since the
 // removal could reach the disk before the name of its replacement. Throws FileError.
@@ -70,7 +70,7 @@ void remove_folder(const std::string& path);
 // Names in a folder, in no order. Throws FileError.
 std::vector<std::string> names_in(const std::string& folder);
 
-// A file open for reading. Throws Error (bad input) where it is missing, a folder or unreadable.
+// A file open for reading. Throws Error (bad input) if it is missing, a folder or unreadable.
 class InputFile {
  public:
   explicit InputFile(std::string path);

@@ -1,4 +1,4 @@
-// A number that stands for a row of numbers: FNV-1a over them (Fowler, Noll, Vo), whole numbers in place of
+// A number that stands for a sequence of numbers: FNV-1a (Fowler, Noll, Vo) over whole numbers instead of
 // bytes.
 //
 //   fingerprint(std::string_view("ab")) != fingerprint(std::string_view("ba"))
@@ -21,7 +21,7 @@ uint64_t fingerprint(const Numbers& numbers) {
   return value;
 }
 
-// Digest of what a graph of the user's own computes; comments and spaces in its text do not count. 16 digits.
+// Digest of what a user's own graph computes, 16 digits; comments and spaces in its text do not count.
 std::string fingerprint_of(const ir::models::GraphModel& model);
 
 }  // namespace boxcar::backends::host

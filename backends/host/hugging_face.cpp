@@ -10,7 +10,7 @@
 namespace boxcar::backends::host {
 namespace {
 
-// A whole number: where transformers has it, and the key of a job. Without `needed` the family has a default.
+// A whole number: its key in transformers, and its key in a job. Without `needed` the family has a default.
 struct Size {
   const char *from, *key;
   bool needed = true;
@@ -51,8 +51,8 @@ const std::vector<Size> qwen3_experts = {{"num_experts", "experts"},
                                          {"moe_intermediate_size", "expert_ffn"},
                                          {"decoder_sparse_step", "expert_every", false}};
 
-// The defaults of the architecture's configuration class, where the file does not say; a row says what is not
-// Llama's.
+// The defaults of the architecture's configuration class, for keys that the file lacks; a row has those that
+// differ from Llama's.
 struct Row {
   const char *architecture, *type;
   const char* family = "llama";
@@ -125,7 +125,7 @@ const Row rows[] = {
     bert("BertForPreTraining"),
 };
 
-// By its name; a file without one goes by its type.
+// The row of its name; a file without one is identified by its type.
 const Row& row_of(const JsonObject& config) {
   const std::string name = config.first_text("architectures"), type = config.text("model_type", "");
   std::vector<const char*> known;
@@ -167,7 +167,7 @@ void read_biases(const JsonObject& config, const Row& row, HuggingFaceModel& mod
                                       attention ? "attention_bias" : "mlp_bias"));
 }
 
-// One probability for all; the largest where they differ.
+// One probability for all; the largest if they differ.
 void read_dropout(const JsonObject& config, const Row& row, HuggingFaceModel& model) {
   const double usual = is_llama(row) ? 0 : 0.1;
   std::vector<const char*> keys{"attention_dropout"};
@@ -184,7 +184,7 @@ void read_dropout(const JsonObject& config, const Row& row, HuggingFaceModel& mo
         fmt::format("{} differ, which is not built: all are {}", fmt::join(keys, ", "), most));
 }
 
-// Positions may be given in an object of their own, by newer files the base too.
+// Positions may be given in an object of their own, in newer files with the base.
 void read_rotary(const JsonObject& config, const Row& row, HuggingFaceModel& model) {
   double base = config.number("rope_theta", row.rotary_base);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
@@ -198,7 +198,7 @@ void read_rotary(const JsonObject& config, const Row& row, HuggingFaceModel& mod
   model.keys["rotary_base"] = fmt::format("{}", base);
 }
 
-// Numbers that change results and no shape.
+// Numbers that change results but no shape.
 void read_constants(const JsonObject& config, const Row& row, HuggingFaceModel& model) {
   const char* const epsilon = is_llama(row)                            ? "rms_norm_eps"
                               : row.family == std::string_view("bert") ? "layer_norm_eps"
@@ -207,8 +207,7 @@ void read_constants(const JsonObject& config, const Row& row, HuggingFaceModel& 
   if (is_llama(row)) read_rotary(config, row, model);
 }
 
-// One layer in so many that sees all keys; 0: none does. Nothing where the layers do not follow each other
-// so.
+// n if every n-th layer sees all keys; 0: none does. Nothing if layers follow another pattern.
 std::optional<int64_t> full_attention_every(const std::vector<std::string>& types) {
   const auto is_full = [&](size_t layer) { return types[layer] != "sliding_attention"; };
   size_t first = 0;
@@ -219,8 +218,8 @@ std::optional<int64_t> full_attention_every(const std::vector<std::string>& type
   return static_cast<int64_t>(every);
 }
 
-// Which layers have the window of `sliding_window`: those that `layer_types` names, else those from
-// `max_window_layers` on where an architecture has that, else all.
+// Which layers have the window of `sliding_window`: those that `layer_types` names, otherwise those from
+// `max_window_layers` on if an architecture has that, otherwise all.
 void read_window(const JsonObject& config, const Row& row, HuggingFaceModel& model) {
   if (!is_llama(row) || !config.has("sliding_window") || !config.flag("use_sliding_window", row.uses_window))
     return;
@@ -245,7 +244,7 @@ void read_window(const JsonObject& config, const Row& row, HuggingFaceModel& mod
   if (*every > 0) model.keys["full_attention_every"] = fmt::format("{}", *every);
 }
 
-// Reads what the routing of Qwen3's mixtures says beside its sizes.
+// Reads the keys of the routing of Qwen3's mixtures other than its sizes.
 void read_routing(const JsonObject& config, HuggingFaceModel& model) {
   if (!config.flag("norm_topk_prob", false))
     model.notes.push_back("norm_topk_prob false is not built: the shares of a token's experts add up to one");

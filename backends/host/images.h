@@ -20,8 +20,8 @@ namespace boxcar::backends::host {
 // A value that shares its images with its copies; they are in memory once.
 class ImageData {
  public:
-  // Files are read in the order given, one after the other. Throws Error (bad input), naming the file, where
-  // one is missing, unreadable, empty, no whole number of records or has a label >= classes.
+  // Files are read in the order given, one after the other. Throws Error (bad input), naming the file, if one
+  // is missing, unreadable, empty, not a whole number of records or has a label >= classes.
   static ImageData open(const std::vector<std::string>& paths, int64_t image, int64_t classes);
   // 256 images of noise, of random classes.
   static ImageData random(int64_t image, int64_t classes, int64_t seed);

@@ -20,11 +20,11 @@
 
 namespace boxcar::backends::host {
 
-// A normal distribution; a number where deviation is 0.
+// A normal distribution; a constant if deviation is 0.
 struct InitialRule {
   double mean = 0, deviation = 0;
 };
-// `shape` tells weights of convolutions: four axes.
+// `shape` identifies weights of convolutions, which have four axes.
 InitialRule initial_rule(std::string_view tensor, int64_t layers, const ir::Shape& shape = {});
 
 // The part of the global tensor `tensor` of this shape that lies in `ranges` (one per axis), row-major. Draws
@@ -32,7 +32,7 @@ InitialRule initial_rule(std::string_view tensor, int64_t layers, const ir::Shap
 void fill_initial(std::string_view tensor, const ir::Shape& shape, std::span<const sbp::Range> ranges,
                   InitialRule rule, int64_t seed, std::span<double> out);
 
-// The whole of it, in elements of `type`.
+// The whole tensor, in elements of `type`.
 StoredTensor initial_tensor(std::string_view tensor, const ir::TensorType& type, InitialRule rule,
                             int64_t seed);
 

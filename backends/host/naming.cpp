@@ -1,4 +1,4 @@
-// Our parameters as Hugging Face's: one row per tensor of theirs, which says which elements of ours it has.
+// Our parameters as Hugging Face's: one row per tensor of theirs, with the elements of ours that it has.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace {
 using ir::Shape;
 using ir::models::Transformer;
 
-// Element (i, j) of their tensor is ours at (i, columns[j]), or at (j, columns[i]) where theirs is
-// transposed; one dimension counts as one row. Rows of ours beyond theirs are padding.
+// Element (i, j) of their tensor is ours at (i, columns[j]), or at (j, columns[i]) if theirs is transposed;
+// one dimension counts as one row. Rows of ours beyond theirs are padding.
 struct NamedTensor {
   std::string theirs;
   Shape shape;  // theirs

@@ -20,7 +20,7 @@ struct MaskedSizes {
   static constexpr int64_t special = 3;
   int64_t seq, masked, vocab;
 
-  // The vocabulary's last three tokens, which text must not have. In bytes of UTF-8 they do not occur.
+  // The vocabulary's last three tokens, which text must not have. Bytes of UTF-8 never have them.
   int64_t cls() const { return vocab - 3; }
   int64_t sep() const { return vocab - 2; }
   int64_t mask() const { return vocab - 1; }

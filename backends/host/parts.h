@@ -22,8 +22,8 @@ std::vector<sbp::Range> all_of(const ir::Shape& shape);  // the ranges of the wh
 void for_rows(const ir::Shape& whole, std::span<const sbp::Range> ranges,
               const std::function<void(int64_t whole, int64_t part, int64_t count)>& visit);
 
-// The part as elements of type `to`; float types are rounded to it once. Throws Error (fault) where
-// `part` has another size.
+// The part as elements of type `to`; float types are rounded to it once. Throws Error (fault) if `part` has
+// another size.
 void take_part(const StoredTensor& whole, std::span<const sbp::Range> ranges, ir::DType to,
                std::span<std::byte> part);
 // The part, of the whole's type, into its place.

@@ -1,4 +1,4 @@
-// Training data of a graph of the user's own: a tensor for each of its inputs, of as many samples each.
+// Training data of a user's own graph: a tensor for each of its inputs, all with the same number of samples.
 //
 //   const RecordData data = RecordData::open("train.safetensors", ir::models::inputs_of(model));
 //   data.size()                                        // 60000: the first extent of each tensor
@@ -22,17 +22,17 @@ namespace boxcar::backends::host {
 // A value that shares its samples with its copies; they are in memory once.
 class RecordData {
  public:
-  // A file of safetensors with a tensor of each input's name, [samples, the input's other extents]; others in
-  // it are left alone. Floating-point inputs take any such type, whole ones int64 and int32. Throws Error
-  // (bad input), naming the file and the input, where one is missing, of another shape or kind, without
-  // samples or with another number of them, or has a number outside of what reads it.
+  // A safetensors file with a tensor of each input's name, [samples, the input's other extents]; other
+  // tensors are ignored. Floating-point inputs take any such type, whole ones int64 and int32. Throws Error
+  // (bad input), naming the file and the input, if one is missing, of another shape or kind, has no samples
+  // or another number of them, or has a number outside the range of the op that reads it.
   static RecordData open(const std::string& path, const std::vector<ir::models::GraphInput>& inputs);
-  // 256 samples, normal of deviation 1; whole numbers even below what reads them has room for. Throws Error
-  // (bad input) where nothing says how far those of an input go.
+  // 256 samples: floating-point numbers normal with deviation 1, whole numbers uniform below the limit of the
+  // op that reads them. Throws Error (bad input) if an input of whole numbers has no limit.
   static RecordData random(const std::vector<ir::models::GraphInput>& inputs, int64_t seed);
 
   int64_t size() const { return samples_; }
-  // REQUIRES that the input was asked for.
+  // REQUIRES that `input` was among the inputs given.
   const StoredTensor& tensor(std::string_view input) const;
   // "60000 samples of fingerprint 91a3...": the same for the same samples, whatever their file is called.
   std::string identity() const;

@@ -196,7 +196,7 @@ class Reader {
     result.tensors[name].type = {ir::Shape(shape.begin(), shape.end()), dtype};
   }
 
-  // data_size_ + 1 where that is more.
+  // At most data_size_ + 1, which stands for any larger number.
   uint64_t bytes_of_shape(const std::vector<uint64_t>& shape, DType dtype) const {
     auto bytes = static_cast<uint64_t>(ir::size_of(dtype));
     if (std::find(shape.begin(), shape.end(), 0u) != shape.end()) return 0;

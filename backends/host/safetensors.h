@@ -29,13 +29,13 @@ struct StoredFile {
   friend bool operator==(const StoredFile&, const StoredFile&) = default;
 };
 
-// Written beside (path.tmp), synced and renamed: readers see the old file or the whole new one. Data begins
-// at a multiple of 8 bytes and wider types stand first, so that every tensor is aligned to its elements.
-// Throws Error (fault) where it cannot be written, with the system's reason, or where a tensor's bytes do not
-// fit its type.
+// Writes path.tmp, syncs and renames it: readers see the old file or the whole new one. Data begins at a
+// multiple of 8 bytes and wider types come first, so that every tensor is aligned to its elements. Throws
+// Error (fault) if it cannot be written, with the system's reason, or if a tensor's bytes do not fit its
+// type.
 void write_safetensors(const std::string& path, const StoredFile& file);
-// Throws Error (bad input) naming the file and what is wrong: missing, truncated, header not JSON, a name
-// twice, offsets that overlap, leave gaps or lie outside, sizes that do not match shapes, unknown types.
+// Throws Error (bad input) naming the file and its fault: missing, truncated, header not JSON, a name twice,
+// offsets that overlap, leave gaps or lie outside, sizes that do not match shapes, unknown types.
 StoredFile read_safetensors(const std::string& path);
 
 }  // namespace boxcar::backends::host

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t block = 512;        // bytes; headers and contents fill whole blocks
 constexpr int64_t longest = 1 << 16;  // bytes of a name or of a pax header
 
-// A header's fields, by where POSIX puts them.
+// A header's fields, at POSIX's offsets.
 struct Header {
   std::array<char, block> bytes{};
 
@@ -51,7 +51,7 @@ struct Header {
   }
 };
 
-// What a header of pax or GNU says of the file behind it.
+// Properties of the next file that a header of pax or GNU gives.
 struct Said {
   std::string name;
   std::optional<int64_t> size;
@@ -88,7 +88,7 @@ class TarReader {
     throw Error::input(archive_.path(), fmt::format("{} (at byte {})", why, at_));
   }
 
-  // An archive ends at a block of zeros, or where its file does.
+  // An archive ends at a block of zeros, or at the end of its file.
   bool next(Header& header) {
     if (at_ == archive_.size() && at_ > 0) return false;
     if (archive_.size() - at_ < block) refuse("is no whole tar archive: a header is cut off");

@@ -30,8 +30,8 @@ const unsigned char* data_of(std::span<const std::byte> file) {
   throw Error::input(name, fmt::format("is no whole JPEG file: {}", why));
 }
 
-// Whether a decoder's complaint is of nothing that is missing: bytes too many, versions that it does not
-// know.
+// Whether a decoder's complaint is only of extra bytes or of a version that it does not know, so that nothing
+// is missing.
 bool is_harmless(const Decoder& decoder) {
   return tjGetErrorCode(decoder.get()) == TJERR_WARNING &&
          std::string_view(tjGetErrorStr2(decoder.get())).find("remature end") == std::string_view::npos;
@@ -56,7 +56,7 @@ Header header_of(const Decoder& decoder, std::span<const std::byte> file, const 
   return h;
 }
 
-// Each eighth, from the smallest; of those that libjpeg-turbo has, which are all up to 16/8.
+// The smallest eighth that is at least `scale`; libjpeg-turbo has all of them up to 16/8.
 tjscalingfactor factor(double scale) {
   int eighths = 8;
   while (eighths > 1 && eighths - 1 >= 8 * scale) --eighths;
@@ -89,7 +89,7 @@ Picture decode(std::span<const std::byte> file, double scale, const std::string&
                   std::vector<uint8_t>(size_t{3} * static_cast<size_t>(width) * static_cast<size_t>(height))};
   std::vector<uint8_t> four(inks ? picture.rgb.size() / 3 * 4 : 0);
   uint8_t* const to = inks ? four.data() : picture.rgb.data();
-  // A file that was cut off would be grey below the cut, with a warning alone.
+  // A file that was cut off would be grey below the cut, with only a warning.
   if (tjDecompress2(decoder.get(), data_of(file), file.size(), to, width, 0, height,
                     inks ? TJPF_CMYK : TJPF_RGB, TJFLAG_LIMITSCANS) != 0 &&
       !is_harmless(decoder))

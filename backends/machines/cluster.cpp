@@ -40,7 +40,7 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// The presets whose names hold `name`, those of DGX and HGX machines first: "h100" may be any of them.
+// The presets whose names contain `name`, those of DGX and HGX machines first: "h100" may be any of them.
 std::string meant(const std::string& name, const std::vector<std::string>& known) {
   constexpr size_t most = 3;
   std::string text = name;
@@ -214,7 +214,7 @@ AttentionKernel first_of(AttentionKernel second) {
   return second;
 }
 
-// Those that its description has, and the first FlashAttention.
+// The kernels that its description has, and the first FlashAttention.
 std::map<std::string, AttentionKernel> attention_by_name(const DeviceProfile& device) {
   std::map<std::string, AttentionKernel> all = device.attention_kernels;
   if (!device.attention_kernel.empty()) all[device.attention_kernel] = device.attention;

@@ -1,4 +1,4 @@
-// Descriptions of clusters and devices, read by a simulated platform, a cost model and a memory check.
+// Descriptions of clusters and devices, for a simulated platform, a cost model and a memory check.
 //
 // YAML, in the project under backends/presets/, every number with its source in a comment:
 //
@@ -49,35 +49,34 @@ struct Cluster {
   friend bool operator==(const Cluster&, const Cluster&);
 };
 
-// A preset by name, or a YAML file by path, sized to `gpus` devices (0: the file's own number of nodes).
-// Where gpus is less than a node holds, the node shrinks. Throws Error naming file, line and column, or the
-// nearest preset.
+// A preset by name, or a YAML file by path, sized to `gpus` devices (0: the file's own number of nodes). If
+// gpus is less than a node holds, the node shrinks. Throws Error naming file, line and column, or the nearest
+// preset.
 Cluster load_cluster(const std::string& preset_or_path, int gpus = 0);
 // Resizes an existing cluster; 0 leaves it as it is.
 void resize(Cluster& cluster, int gpus);
-// The same from YAML text; `file` stands in messages. A device that is named by path is looked for beside
-// `file`.
+// The same from YAML text; messages name `file`. A device that is named by path is looked for beside `file`.
 Cluster parse_cluster(const std::string& yaml, const std::string& file, int gpus = 0);
-// YAML that parse_cluster reads back, but for the framework. `device`: its name there, a preset or a file
-// beside.
+// YAML that parse_cluster reads back, without the framework. `device`: the device's name in it, a preset or a
+// file in the same folder.
 std::string to_yaml(const Cluster& cluster, const std::string& device);
 std::vector<std::string> cluster_presets();  // names, sorted
 
-// Puts the cluster under a framework: device memory less outside_bytes(), the framework's host time and
-// padding, and its op_bytes in the device's op_share.
+// Puts the cluster under a framework: takes outside_bytes() off the device's memory, sets the framework's
+// host time and padding, and divides the device's op_share by its op_bytes.
 void put_framework(Cluster& cluster, const Framework& framework);
 // Bytes of a device's memory outside tensors: the node's and the framework's.
 double outside_bytes(const Cluster& cluster);
 // Whether operands of products are kept in 8 bits: the framework does, and the device runs such products.
 bool keeps_float8(const Cluster& cluster);
-// Bytes of all library workspaces from the framework's allocator; 0 where it has none.
+// Bytes of all library workspaces from the framework's allocator; 0 if it has none.
 double library_workspaces(const Cluster& cluster);
 
 // Puts another device into the cluster's nodes, with its own host profile.
 void put_device(Cluster& cluster, DeviceProfile device);
 
-// Leaves `gpus` in each node, with the NICs beside them. Throws Error (bad input, place "gpus_per_node")
-// where a node has fewer.
+// Leaves `gpus` in each node, with the NICs beside them. Throws Error (bad input, place "gpus_per_node") if a
+// node has fewer.
 void take_of_each_node(Cluster& cluster, int gpus);
 
 // A table for people: devices, memory, peaks, links, network.

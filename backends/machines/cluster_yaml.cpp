@@ -97,7 +97,7 @@ Node read_node(Fields& fields) {
   return node;
 }
 
-// Numbers of a node that is otherwise as it was.
+// Changes numbers of a node and leaves the rest.
 void change_node(Fields& fields, Node* node) {
   YamlReader reader(fields);
   visit(reader, *node);

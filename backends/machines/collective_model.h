@@ -28,9 +28,9 @@ struct CollectiveModel {
   static constexpr const char* protocols[] = {"ll", "ll128", "simple"};
   Line node[3] = {{7.99e-6, 0.94e-6, 0.029}, {11.1e-6, 0.995e-6, 0.441}, {35.9e-6, 3.65e-6, 0.795}};
   Line nvls = {0, 0, 0};  // reductions in the switch; share 0: none
-  int nvls_ranks = 5;     // from this many on
+  int nvls_ranks = 5;     // from this many ranks on
   // all_to_all and point to point: the first for at most exchange_small_bytes to each rank, the second for
-  // more; if it is 0, the lesser of both
+  // more; if that is 0, the faster of the two
   Line exchange[2] = {{11.6e-6, 0.267e-6, 0.251}, {24.6e-6, 2.24e-6, 0.704}};
   Line transfer[2] = {{11.9e-6, 0, 0.191}, {26.8e-6, 0, 0.535}};
   int exchange_small_bytes = 0;
@@ -47,9 +47,9 @@ struct CollectiveModel {
   friend bool operator==(const CollectiveModel&, const CollectiveModel&) = default;
 };
 
-// Every constant by its key in a cluster file, with its bounds (constants.h tells what a visitor is).
-// Reading, writing, --what-if and calibration follow. A line of share 0 is an algorithm that the cluster does
-// not have.
+// Every constant by its key in a cluster file, with its bounds (constants.h describes visitors). Reading,
+// writing, --what-if and calibration use it. A line of share 0 is an algorithm that the cluster does not
+// have.
 template <class Visitor>
 void visit_line(Visitor& v, const std::string& key, CollectiveModel::Line& line) {
   v.line(key, line.share > 0, [&] {

@@ -14,7 +14,7 @@ namespace boxcar::backends {
 
 ir::Unit unit_of(std::string_view constant);
 
-// A number in the constant's own unit, or with one written behind it. Nothing where `text` is neither.
+// A number in the constant's own unit, or with a unit written behind it. Nothing if `text` is neither.
 std::optional<double> read_constant(std::string_view constant, std::string_view text);
 
 }  // namespace boxcar::backends

@@ -1,5 +1,5 @@
-// Every number of a device and of a cluster by its YAML key, with its bounds, once; collective_model.h has
-// those of collectives. Readers, writers and modifiers are visitors:
+// Every number of a device and of a cluster, with its YAML key and its bounds, in one place. The numbers of
+// collectives are in collective_model.h. Readers, writers and modifiers are visitors:
 //
 //   struct Sum {
 //     double all = 0;

@@ -1,4 +1,4 @@
-// A preset's name and the path of a file are given in one place: this tells them apart.
+// Tells a preset's name from a file's path, which are given in the same place.
 #pragma once
 
 #include <string_view>

@@ -11,7 +11,7 @@
 namespace boxcar::backends {
 namespace {
 
-// Counted in github.com/NVIDIA/TransformerEngine, on Hopper, whose products take operands of one order alone,
+// Counted in github.com/NVIDIA/TransformerEngine, on Hopper, whose products take operands in one order only,
 // so that each tensor is written twice, once transposed. A launch is one kernel.
 //
 // - delayed (module/linear.py, layernorm_linear.py, base.py of release 1): fp8_cast_transpose_fused reads 2
@@ -27,10 +27,9 @@ namespace {
 // - mxfp8 (common/util/cast_kernels.cuh): one kernel, and a byte for every 32 elements of both copies. Scales
 //   are put in the order of the tensor cores before each product (common/swizzle/swizzle.cu).
 // - nvfp4 (NVFP4BlockScaling of common/recipe, csrc/extensions/cast.cpp of release 2.8): a kernel reads 2
-// bytes
-//   for the tensor's largest magnitude, another makes a scale of it, then the cast reads 2 and writes half a
-//   byte and a sixteenth for scales of both copies. The transposed copy goes through a Hadamard transform, a
-//   kernel of its own but for weights.
+//   bytes for the tensor's largest magnitude, another makes a scale of it, then the cast reads 2 and writes
+//   half a byte and a sixteenth for scales of both copies. The transposed copy goes through a Hadamard
+//   transform, a kernel of its own except for weights.
 const std::vector<Float8Recipe>& recipes() {
   constexpr double block = 4 + 2 * 4 / 128.0, mx = 4 + 2 / 32.0, half_byte = 0.5 + 1 / 16.0;
   constexpr double nv = 2 + 2 + 2 * half_byte, transform = 2;  // which reads again

@@ -1,4 +1,4 @@
-// How products in 8 bits, or in 4, come by their operands: what a recipe's casts move and launch.
+// How products in 8 bits, or in 4, get their operands: the bytes and launches of a recipe's casts.
 //
 //   const Float8Recipe& delayed = float8_recipe("delayed");
 //   delayed.operand.bytes;   // 4: each element is read in 16 bits, and written in 8 twice, once transposed
@@ -23,14 +23,14 @@ struct Float8Cast {
 
 struct Float8Recipe {
   std::string name;
-  Float8Cast operand = {};  // an activation or a gradient in 16 bits
-  Float8Cast fused = {};    // one whose producer the framework fuses its cast with (Framework::float8_fuses)
-  Float8Cast weight = {};   // all of it
-  Float8Cast ungathered = {};      // a rank's part of an operand that is gathered in 8 bits
-  Float8Cast fused_part = {};      // the same, fused with its producer
-  Float8Cast gathered = {};        // then, where all of it lies in one order alone: its transposed copy
-  Float8Cast product = {};         // of each operand again, before each product
-  bool four_bits = false;          // of operands
+  Float8Cast operand = {};     // an activation or a gradient in 16 bits
+  Float8Cast fused = {};       // an operand whose cast is fused with its producer (Framework::float8_fuses)
+  Float8Cast weight = {};      // a whole weight
+  Float8Cast ungathered = {};  // a rank's part of an operand that is gathered in 8 bits
+  Float8Cast fused_part = {};  // the same, fused with its producer
+  Float8Cast gathered = {};    // then, if the whole lies in one order only: its transposed copy
+  Float8Cast product = {};     // of each operand again, before each product
+  bool four_bits = false;      // of operands
   bool full_forward_sums = false;  // forward products sum in float32, as those of the backward pass do
   friend bool operator==(const Float8Recipe&, const Float8Recipe&) = default;
 };

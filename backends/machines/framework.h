@@ -9,7 +9,7 @@
 
 namespace boxcar::backends {
 
-// Kernels that write 8 bits themselves for the products that read them: all that memory bounds, or norms.
+// Kernels that themselves write 8 bits for the products that read them: all that memory bounds, or norms.
 enum class Float8Fuses : uint8_t { kernels, norms, nothing };
 inline std::vector<std::string> words_of(Float8Fuses) { return {"kernels", "norms", "nothing"}; }
 
@@ -19,12 +19,12 @@ struct FusedSoftmax {
   int64_t multiple = 0;              // of squares; 0: takes all
   int64_t longest = 0;               // keys
   double forward = 1, backward = 1;  // times its bytes
-  int kernels = 1;                   // single ones in its place, either way
+  int kernels = 1;                   // single kernels in its place, in either pass
   friend bool operator==(const FusedSoftmax&, const FusedSoftmax&) = default;
 };
 
-// A framework takes memory for a tensor when a kernel writes it and takes it back after its last reader, from
-// an allocator that also gives matrix product libraries their workspaces.
+// An allocator from which a framework takes memory for a tensor when a kernel writes it, and to which it
+// returns it after the last reader. It also gives matrix product libraries their workspaces.
 struct CachingAllocator {
   int workspaces = 0;           // one for each thread that calls such a library
   double workspace_bytes = 0;   // of one; 0: DeviceProfile::library_workspace
@@ -32,7 +32,7 @@ struct CachingAllocator {
   friend bool operator==(const CachingAllocator&, const CachingAllocator&) = default;
 };
 
-// Less that a framework runs where keys of a job have some values; both as Framework::runs.
+// Fewer values that a framework runs if keys of a job have some values; both as in Framework::runs.
 struct RunsWhere {
   std::map<std::string, std::string> where, runs;
   friend bool operator==(const RunsWhere&, const RunsWhere&) = default;
@@ -44,10 +44,10 @@ struct RunsWhere {
 struct Framework {
   std::string name = "boxcar";
   std::optional<double> host_per_op;  // s, in place of Node::host_per_op
-  // Launches of each forward or backward pass beside its ops: schedule, sends, batch. In a pipeline the host
-  // has waited for a transfer before, and the device waits for all of them.
+  // Launches of each forward or backward pass in addition to its ops: schedule, sends, batch. In a pipeline
+  // the host has first waited for a transfer, and the device waits for all of them.
   double pass_launches = 0;
-  std::map<std::string, double> op_launches;  // by op: launches that it stands for, 1 where absent
+  std::map<std::string, double> op_launches;  // by op: launches that it stands for, 1 if absent
   // By op of a forward or backward pass: launches for which the device idles, since the host has read a
   // number from it just before.
   std::map<std::string, double> op_waits;
@@ -55,7 +55,7 @@ struct Framework {
   // The optimizer's launches, tensor by tensor, count too, as they wait for gradients of other devices.
   bool one_process = false;
   bool update_in_one = false;        // the optimizer takes all tensors of a device in a few kernels
-  double piece_seconds = 0;          // s per rank, where gathers and scatters copy every rank's piece apart
+  double piece_seconds = 0;          // s per rank, if gathers and scatters copy every rank's piece apart
   int64_t apart_elements = 0;        // tensors from this size on are gathered and scattered one by one
   bool gather_by_broadcast = false;  // after an update the rank that owns a tensor broadcasts it
   bool pads_channels = false;        // DeviceProfile::pads_channels
@@ -66,26 +66,26 @@ struct Framework {
   bool float8_weights_stay = true;  // a weight's copy in 8 bits, for all micro-batches of a step
   // Operands that gradients of weights read are kept in 8 bits; those that other ops read too in both types.
   bool float8_operands_stay = false;
-  // By op: times the bytes that boxcar's own kernel moves; and further where operands have 16 bits.
+  // By op: factor on the bytes that boxcar's own kernel moves; and a further one if operands have 16 bits.
   std::map<std::string, double> op_bytes, half_op_bytes;
   bool reduce_whole = false;       // gradients of sharded states are all-reduced
   bool reduce_in_float32 = false;  // these, whatever their type
   bool ring_attention = false;     // gathered keys and values go round in a ring (sim/ring_attention.h)
   double outside_bytes = 0;        // of a device's memory outside tensors: context, libraries, NCCL
-  double fragmentation = 0;        // memory held in vain, as a share of memory that comes and goes
+  double fragmentation = 0;        // memory that is held but unused, as a share of memory that comes and goes
   std::optional<CachingAllocator> allocator;  // none: an arena whose layout is planned
   FusedSoftmax fused_softmax;
   std::map<std::string, double> all_reduces;  // by tensor of a layer: how often tensor parallelism reduces it
-  // By op: how often its results are copied where a device has more than one sequence, since positions lie
-  // before sequences there; by tensor: how often it is copied where it has been gathered, part by part.
+  // By op: how often its results are copied if a device has more than one sequence, since positions lie
+  // before sequences there. By tensor: how often it is copied, part by part, after it has been gathered.
   std::map<std::string, double> batch_copies, gather_copies;
   std::map<std::string, double> retained_bytes;  // by op: times the bytes of its output that stay with it
-  std::map<std::string, std::string> defaults;   // of job keys by path, where a job says nothing
-  // Values of job keys, by path, that a search takes in place of a default that is slower, where a flag of
-  // the framework's own allows it.
+  std::map<std::string, std::string> defaults;   // of job keys by path, if a job does not set them
+  // Values of job keys, by path, that a search uses instead of a slower default, if a flag of the framework
+  // allows it.
   std::map<std::string, std::string> searched_as;
-  // Keys of a job by path, where it runs less than Boxcar: the one value, several, "bf16|fp32", or a range,
-  // "0..1".
+  // Job keys, by path, for which it runs fewer values than Boxcar: one value, several, "bf16|fp32", or a
+  // range, "0..1".
   std::map<std::string, std::string> runs;
   std::map<std::string, RunsWhere> runs_where;  // by the condition in words: "pp is 2 or more"
   friend bool operator==(const Framework&, const Framework&) = default;
@@ -152,10 +152,10 @@ void visit(Visitor& v, Framework& f) {
   });
 }
 
-// By name, or a YAML file by path. Throws Error (bad input, place "framework") naming the nearest, or of the
-// file.
+// By name, or a YAML file by path. Throws Error (bad input, place "framework") naming the nearest name, or
+// naming the file.
 Framework load_framework(const std::string& name);
-// Reads back what backends/presets/frameworks/ holds; `file` stands in messages.
+// Reads back what backends/presets/frameworks/ holds; messages name `file`.
 Framework parse_framework(const std::string& yaml, const std::string& file);
 std::vector<std::string> framework_names();  // sorted
 

@@ -33,7 +33,7 @@ class Held {
   friend bool operator==(const Held& a, const T& b) { return *a.value_ == b; }
 
  private:
-  std::unique_ptr<T> value_;  // null where it was moved from
+  std::unique_ptr<T> value_;  // null if it was moved from
 };
 
 }  // namespace boxcar::backends

@@ -28,15 +28,15 @@ struct NamedConstant {
   }
 };
 
-// Constants that `name` stands for, pointing into `cluster`: one, or all below that name; none where it is
+// Constants that `name` stands for, pointing into `cluster`: one, or all below that name; none if it is
 // unknown.
 std::vector<NamedConstant> find_constants(Cluster& cluster, const std::string& name);
 
-// Multiplies all nonzero constants that `name` stands for by `factor`. False where one would leave its
-// bounds, or there is none: the cluster is then of no use.
+// Multiplies all nonzero constants that `name` stands for by `factor`. False if one would leave its bounds,
+// or there is none; the cluster must then be discarded.
 bool scale(Cluster& cluster, const std::string& name, double factor);
 
-std::vector<std::string> constant_names(const Cluster& cluster);  // sorted, paths alone
+std::vector<std::string> constant_names(const Cluster& cluster);  // sorted, only paths
 std::vector<std::string> short_constant_names();
 
 }  // namespace boxcar::backends

@@ -19,16 +19,15 @@ struct Node {
   int nics = 0;
   double nic_bandwidth = 0;  // per NIC, one way
   double nic_latency = 0;    // s, end to end between two nodes under one switch
-  // Devices are threads on so many cores of the node, shared fairly by acts of all kinds: n threads at once
+  // Devices are threads on this many cores of the node, shared fairly by acts of all kinds: n threads at once
   // run at min(1, cores / n) of their speed. Measured, so it need not be whole. 0: every device is hardware
   // of its own.
   double cores = 0;
-  // s in which an eager framework's host of speed 1 launches one op: forward and backward passes of smaller
-  // kernels wait for it. 0: graphs, or a runtime without such cost.
+  // s in which an eager framework's host of speed 1 launches one op: passes of shorter kernels wait for it.
+  // 0: graphs, or a runtime without such cost.
   double host_per_op = 0;
-  double host_speed = 1;  // of one core beside a DGX A100's (EPYC 7742)
-  // Samples a second that a node prepares (reads, decodes), shared evenly by its devices. 0: as many as they
-  // take.
+  double host_speed = 1;  // of one core, relative to a DGX A100's (EPYC 7742)
+  // Samples a second that a node prepares (reads, decodes), shared evenly by its devices. 0: no limit.
   double load_rate = 0;
   // Bytes of each device's memory outside tensors on such nodes: CUDA's context, loaded kernels. Plans may
   // take neither these nor a framework's.

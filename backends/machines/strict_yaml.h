@@ -2,7 +2,7 @@
 // line and column. The reader remembers the keys it was asked for; all others are unknown.
 //
 //   Fields node(root, "c.yaml", "node");
-//   node.number("link_bandwidth", 1e6, 1e14, &bandwidth);   // leaves the value alone where the key is absent
+//   node.number("link_bandwidth", 1e6, 1e14, &bandwidth);   // leaves the value alone if the key is absent
 //   node.done();   // c.yaml:3:9: node: unknown key nic_bandwith (did you mean nic_bandwidth?)
 #pragma once
 
@@ -29,8 +29,8 @@ class Fields {
 
   bool has(const char* key);
   std::vector<std::string> names() const;  // of all keys, in the order of the file
-  // Each reads `key` into `*to` where present and returns whether it is; throws where it is of another kind
-  // or outside [low, high].
+  // Each reads `key` into `*to` if present and returns whether it is; throws if it is of another kind or
+  // outside [low, high].
   bool number(const char* key, double low, double high, double* to);
   bool integer(const char* key, int64_t low, int64_t high, int64_t* to);
   bool integer(const char* key, int low, int high, int* to);
@@ -47,11 +47,11 @@ class Fields {
   // A mapping from names to plain values.
   bool texts(const char* key, std::map<std::string, std::string>* to);
   // The preset that this description is based on, by key `like`: one of boxcar's own, so that none is based
-  // on itself. Nothing where the key is absent.
+  // on itself. Nothing if the key is absent.
   std::optional<std::string> like(const char* what, const std::vector<std::string>& known);
-  std::unique_ptr<Fields> map(const char* key);  // null where absent
+  std::unique_ptr<Fields> map(const char* key);  // null if absent
 
-  void require(const char* key);  // throws where it is absent
+  void require(const char* key);  // throws if it is absent
   void done() const;              // throws on a key that was never asked for
   [[noreturn]] void fail(const char* key,
                          const std::string& message) const;  // at the key's place, or the mapping's
@@ -62,7 +62,7 @@ class Fields {
   std::unique_ptr<State> state_;
 };
 
-// The root of a document. Throws Error (bad input) with file, line and column where it is not YAML.
+// The root of a document. Throws Error (bad input) with file, line and column if it is not YAML.
 std::unique_ptr<Fields> parse_fields(const std::string& text, const std::string& file,
                                      const std::string& path);
 

@@ -15,7 +15,7 @@ namespace {
 
 using YAML::Mark;
 
-// Goes through a document before its values are made.
+// Checks a document before its values are made.
 class Check : public YAML::EventHandler {
  public:
   explicit Check(const std::string& file) : file_(file) {}
@@ -23,7 +23,7 @@ class Check : public YAML::EventHandler {
   void OnAlias(const Mark& mark, YAML::anchor_t) override {
     throw Error::input(place(file_, mark), "an alias; write the value itself");
   }
-  // yaml-cpp takes nothing from a text such as "," and finds documents in it without end.
+  // In a text such as ",", yaml-cpp consumes nothing and finds documents without end.
   void OnDocumentStart(const Mark& mark) override {
     if (mark.pos == begin_) throw Error::input(place(file_, mark), "no value begins with this");
     begin_ = mark.pos;

@@ -15,10 +15,10 @@ struct Mark;
 
 namespace boxcar::backends {
 
-// "c.yaml:3:9"; the file alone where the mark has no place.
+// "c.yaml:3:9"; the file alone if the mark has no place.
 std::string place(const std::string& file, const YAML::Mark& mark);
-// The document, or nothing (YAML::NodeType::Null) where the text has none. Throws Error (bad input) with
-// file, line and column where it is not YAML, nested too deep, has aliases or a second document.
+// The document, or nothing (YAML::NodeType::Null) if the text has none. Throws Error (bad input) with file,
+// line and column if it is not YAML, is nested too deep, or has aliases or a second document.
 YAML::Node load_yaml(const std::string& text, const std::string& file);
 
 }  // namespace boxcar::backends

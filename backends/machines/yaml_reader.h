@@ -1,5 +1,5 @@
 // The visitor that reads constants from YAML (constants.h, collective_model.h, framework.h): keys that are
-// there, within bounds; the rest stays as it is.
+// present, within bounds; it leaves the rest as it is.
 #pragma once
 
 #include <fmt/format.h>

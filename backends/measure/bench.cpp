@@ -225,7 +225,7 @@ double Bench::time_on_device(const std::function<void()>& work) {
 }
 
 double Bench::turn(const std::function<void()>& work, int64_t calls, int64_t delay, double* host) {
-  // Fills memory behind all operands where there is room, which nobody uses.
+  // Fills unused memory behind all operands if there is room.
   for (int64_t i = 0; i < delay; ++i) queue_->fill_zero(device().arena() + memory_ - footprint_, footprint_);
   const auto begin = queue_->timed_mark();
   const double start = wall_seconds();

@@ -1,10 +1,10 @@
-// How long calls take on a device: the one stopwatch of `boxcar profile`.
+// Times calls on a device: the one stopwatch of `boxcar profile`.
 //
 //   Bench bench(*backend, 96 << 20, 32 << 20);    // memory, of which 32 MiB are gone through before
 //   bench.seconds(sampled)                        // operands come again; median of several turns
 //
-// Where queues keep time by the device's clock, it is read: calls are launched while the device is still busy
-// with something else, so that the host's time to launch them does not count. Elsewhere the clock is the
+// If queues keep time by the device's clock, that clock is read: calls are launched while the device is still
+// busy with something else, so that the host's time to launch them does not count. Otherwise the clock is the
 // calling thread's processor time.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace boxcar::measure {
 
-// The median, as disturbances of a turn disturb training too. REQUIRES one or more.
+// The median, since disturbances of a turn occur in training too. REQUIRES one or more.
 double typical(std::vector<double> seconds);
 // Seconds of one of many calls of `work`, by a clock that tells seconds.
 double seconds_of(const std::function<double()>& clock, const std::function<void()>& work);
@@ -32,11 +32,11 @@ class Bench {
   Bench(backends::Backend& backend, int64_t memory, int64_t footprint);
 
   backends::Device& device() { return backend_.device(0); }
-  // Memory is filled with small positive numbers. Negative for a call that does not fit.
+  // Memory is filled with small positive numbers. Returns a negative number for a call that does not fit.
   double seconds(const Sampled& sampled);
-  // Host time to launch a call that takes the device next to none; 0 where the host does not launch.
+  // Host time to launch a call that takes the device almost no time; 0 if the host does not launch.
   double launch_seconds();
-  // Share of its rate that a call keeps up when it is repeated for so long.
+  // Share of its rate that a call sustains when it is repeated for this long.
   double load_share(const Sampled& sampled, double for_seconds);
   // Bytes per second of copies: within the device; from the host.
   double copy_bandwidth(int64_t bytes);

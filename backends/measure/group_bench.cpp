@@ -15,7 +15,7 @@ using sbp::Collective;
 
 constexpr int rounds = 8, calls = 20;
 
-// One call of every member, over and over; float32.
+// Seconds of one call of every member, repeated; float32.
 double collective_seconds(backends::Backend& backend, Collective collective, int ranks, int64_t bytes) {
   std::vector<int> group(static_cast<size_t>(ranks));
   std::iota(group.begin(), group.end(), 0);

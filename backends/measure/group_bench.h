@@ -1,4 +1,4 @@
-// How long collectives take among the devices of one process, a thread to each, nothing beside them.
+// Times collectives among the devices of one process, with a thread for each and nothing beside them.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace boxcar::measure {
 
 using MakeBackend = std::function<std::unique_ptr<backends::Backend>(int devices)>;
 
-// Runs work(thread) on so many threads at once; throws the first error of one of them.
+// Runs work(thread) on this many threads at once; throws the first error of one of them.
 void on_threads(int count, const std::function<void(int)>& work);
 
-// All-reduce, reduce-scatter, all-gather and all-to-all, of groups of so many devices and so many bytes.
+// All-reduce, reduce-scatter, all-gather and all-to-all, for groups of these numbers of devices and bytes.
 std::vector<GroupSample> measure_groups(const MakeBackend& make, const std::vector<int>& ranks,
                                         const std::vector<int64_t>& bytes);
 

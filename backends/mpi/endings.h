@@ -1,4 +1,4 @@
-// How the processes of a run that failed end, and which of them says why: one for all.
+// How the processes of a failed run end, and which one of them reports the reason for all.
 //
 //   Endings endings(4);
 //   endings.ended(2, {true, Exit::fault, "device 2: out of luck"});   // the cause
@@ -6,7 +6,7 @@
 //   endings.is_speaker(0, 5);      // true: it has waited long enough for the rest
 //   endings.agreed(0).what();      // "process 2: device 2: out of luck"
 //
-// Process 0 speaks; where it has not ended, the first that is a cause. The others wait for mpirun to end
+// Process 0 speaks or, if it has not ended, the first one that is a cause. The others wait for mpirun to end
 // them, which it does when the speaker exits. From any thread.
 #pragma once
 

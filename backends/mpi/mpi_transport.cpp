@@ -67,7 +67,7 @@ class Pause {
 std::atomic<bool> begun = false;
 
 // MPI_Init waits for all processes and has no limit of its own. The first process speaks first, and mpirun
-// ends the others then.
+// then ends the others.
 class StartWatch {
  public:
   explicit StartWatch(double seconds)
@@ -309,7 +309,7 @@ class MpiTransport : public Transport {
     }
   }
 
-  // Where MPI itself failed, the others will find this process silent.
+  // If MPI itself failed, the others will find this process silent.
   void give_up(const std::string& why) {
     try {
       fail(why);
@@ -335,7 +335,7 @@ class MpiTransport : public Transport {
     return posted_.empty();
   }
 
-  // One message, if there is any. Until start() there is nobody to read others than signs.
+  // Receives one message, if there is any. Until start() nobody reads messages other than signs.
   bool receive() {
     int found = 0;
     MPI_Message message;

@@ -7,7 +7,7 @@
 //   backend->transport()->finish();
 //
 // A message is one of MPI's, its channel the tag; MPI is asked for MPI_THREAD_MULTIPLE and used from many
-// threads. The progress thread looks for messages, more and more seldom while there are none, and tells the
+// threads. The progress thread looks for messages, less and less often while there are none, and tells the
 // others every second that this process is alive, from before start() to the end of finish().
 //
 // When a process dies, mpirun sends SIGTERM to the others. A process with this transport then says on
@@ -17,7 +17,7 @@
 //   interrupted; device 3: h0.attn.proj.all_reduce waits for device 1 of process 0
 //
 // unless another process says why the run ends, or the machine is so busy that SIGKILL comes first, which
-// mpirun sends a second later (odls_base_sigkill_timeout). To that end make_mpi_transport() blocks SIGTERM in
+// mpirun sends a second later (odls_base_sigkill_timeout). For this, make_mpi_transport() blocks SIGTERM in
 // the thread that calls it, and so in those that it starts later.
 #pragma once
 
@@ -31,7 +31,7 @@ namespace boxcar::backends {
 // Whether this build has MPI.
 bool has_mpi();
 
-// How many processes mpirun has started together with this one; 1 where there was no mpirun.
+// How many processes mpirun has started together with this one; 1 without mpirun.
 inline int started_processes() {
   const char* count = std::getenv("OMPI_COMM_WORLD_SIZE");
   return count ? std::atoi(count) : 1;
@@ -57,8 +57,8 @@ struct MpiOptions {
   double start = 60;    // seconds for all processes to begin MPI; then one says so and the run ends (exit 3)
 };
 
-// Once per process, before other threads. Throws Error (cannot run) where there is no MPI, or it does not
-// allow several threads.
+// Once per process, before other threads. Throws Error (cannot run) if there is no MPI, or it does not allow
+// several threads.
 std::unique_ptr<Transport> make_mpi_transport(const MpiOptions& options = {});
 
 }  // namespace boxcar::backends

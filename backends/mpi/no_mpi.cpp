@@ -1,4 +1,4 @@
-// In place of mpi_transport.cpp where MPI was not found.
+// In place of mpi_transport.cpp if MPI was not found.
 #include "backends/mpi/mpi_transport.h"
 #include "sbp/error.h"
 

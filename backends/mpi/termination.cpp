@@ -14,7 +14,7 @@ namespace boxcar::backends {
 namespace {
 
 // mpirun sends SIGTERM at once when a process dies, and SIGKILL a second later. In between the other threads
-// come to wait for the dead one, which is worth saying.
+// begin to wait for the dead process, which the message should say.
 constexpr std::chrono::milliseconds until_others_wait{400};
 
 }  // namespace

@@ -16,9 +16,9 @@ bool is_number(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
-// Up to the first part that is a number or ends in one, behind a dot or "_": of "/layer1/layer1.0/conv1/Conv"
-// "layer1/layer1.0"; of "layer1.0.conv1.weight", whose parts are parted by dots, "layer1.0". "" where there
-// is none.
+// The name up to the first part that is a number or ends in one, behind a dot or "_": "layer1/layer1.0" for
+// "/layer1/layer1.0/conv1/Conv"; "layer1.0" for "layer1.0.conv1.weight", whose parts are separated by dots.
+// "" if there is none.
 std::string numbered_module(std::string_view name, char between) {
   while (name.starts_with(between)) name.remove_prefix(1);
   for (size_t begin = 0; begin < name.size();) {
@@ -49,7 +49,7 @@ class Marker {
     for (size_t o = 0; o < graph_.ops.size(); ++o) {
       ir::Op& op = graph_.ops[o];
       if (op.inputs.empty()) continue;
-      int last = -1;  // as it is where none is given
+      int last = -1;  // of the inputs; kept if the op has no module of its own
       for (const ir::TensorId input : op.inputs)
         last = std::max(last, at(layer, graph_.tensor(input).producer));
       const auto found = layers_.find(module_of(op));
@@ -88,7 +88,7 @@ class Marker {
     }
   }
 
-  // Whether an op is of a head: of no module, and behind the last. Without paths only ops on weights tell.
+  // Whether an op is of a head: of no module, and behind the last. Without paths only ops on weights count.
   bool is_after(size_t o, const ir::Op& op, int last) const {
     if (o <= last_numbered_ || last + 1 < graph_.layers) return false;
     return has_paths_ || std::any_of(op.inputs.begin(), op.inputs.end(),

@@ -10,11 +10,11 @@
 namespace boxcar::backends::onnx {
 
 // Layers, for pipeline stages and recomputation, by the numbered modules in the names of operators or of the
-// weights that they read: "/encoder/layer.3/attention/MatMul" is of "encoder/layer.3". Each has a weight;
-// what comes after the last is after the layers. `node_of_op` tells where an op comes from, by its name.
+// weights that they read: "/encoder/layer.3/attention/MatMul" is of "encoder/layer.3". Each has a weight; ops
+// after the last one come after the layers. `node_of_op` maps an op's name to its node.
 void mark_blocks(ir::Graph& graph, const OnnxModel& model, const std::map<std::string, size_t>& node_of_op);
 
-// Between a product of matrices, a softmax of it and the product of that: an attention's core.
+// Marks attention cores: a product of matrices, a softmax of it, and the product of that.
 void mark_cores(ir::Graph& graph);
 
 }  // namespace boxcar::backends::onnx

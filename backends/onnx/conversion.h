@@ -2,9 +2,9 @@
 //
 //   GraphMaker maker(model, options, batch);     maker.run() -> the graph of one micro-batch, and its weights
 //
-// A value whose elements do not depend on data is not computed by the graph but here, by the reference
-// kernels of the same ops: shapes that exporters compute, masks, folded weights. It becomes a parameter, a
-// constant or an attribute where an op on data reads it.
+// A value that does not depend on data (shapes that exporters compute, masks, folded weights) is computed
+// here, by the reference kernels of the same ops, and not by the graph. It becomes a parameter, a constant or
+// an attribute of the op on data that reads it.
 #pragma once
 
 #include <cstdint>
@@ -38,15 +38,15 @@ struct Value {
   bool is_known() const { return tensor < 0; }
 };
 
-// An op on weights. Where an op on data reads its results, the graph computes them, since the weights are
-// trained; where elements must be known, they are computed here.
+// An op on weights. If an op on data reads its results, the graph computes them, since the weights are
+// trained; if elements must be known, they are computed here.
 struct Origin {
   const OnnxNode* node;
   std::string op;
   std::vector<Value> operands;
   ir::Attrs attrs;
   std::string what;
-  int depth;                       // 1 where all operands are weights or constants
+  int depth;                       // 1 if all operands are weights or constants
   mutable cpu::Tensors made = {};  // the results, once they are asked for
 };
 
@@ -61,7 +61,7 @@ class Conversion {
   int64_t opset() const;
   bool has(size_t i) const { return i < node_.inputs.size() && !node_.inputs[i].empty(); }
   size_t operands() const { return node_.inputs.size(); }
-  const Value& in(size_t i) const;  // throws Error where it is left out
+  const Value& in(size_t i) const;  // throws Error if it is left out
   void out(Value value, size_t i = 0);
   bool reads_out(size_t i) const;  // whether the model needs this result
 
@@ -75,20 +75,20 @@ class Conversion {
   // Elements of an operand that must not depend on data.
   HostTensor known(const Value& value, const char* what) const;
   std::vector<int64_t> known_wholes(const Value& value, const char* what) const;
-  ir::Shape known_shape(const Value& value) const;  // extents, or -1 or 0 where they have another meaning
+  ir::Shape known_shape(const Value& value) const;  // extents, or -1 or 0 with another meaning
   double known_number(const Value& value, const char* what) const;
   // The one number that all elements of a known value have, unless it is a weight.
   std::optional<double> uniform(const Value& value) const;
 
-  // An op of the registry on these; computed here where all are known. `what` tells the ops of one operator
-  // apart.
+  // An op of the registry on these; computed here if all are known. `what` distinguishes the ops of one
+  // operator.
   Value emit(std::string_view op, const std::vector<Value>& operands, ir::Attrs attrs = {},
              const char* what = "") const;
   std::vector<Value> emit_all(std::string_view op, const std::vector<Value>& operands, ir::Attrs attrs,
                               const char* what = "") const;
   Value constant(double value, ir::Shape shape = {}, ir::DType dtype = ir::DType::float32) const;
   Value computed(HostTensor tensor, std::string weight = {}) const;
-  // A shape that the file has for its own batch, where it begins with it, as one for this batch.
+  // A shape of the file: if it begins with the file's batch, with this batch in its place.
   ir::Shape for_batch(ir::Shape shape, const Value& of) const;
   // A weight whose name ends in `end`: names decide how training starts (host::initial_rule).
   Value named(Value weight, const char* end) const;
@@ -104,7 +104,7 @@ class Conversion {
 };
 
 int64_t rank(const Value& x);
-// x times a factor; x itself where that is 1.
+// x times a factor; x itself if that is 1.
 Value scaled(const Conversion& c, const Value& x, double factor, const char* what = "");
 
 using Converter = void (*)(Conversion&);

@@ -236,8 +236,8 @@ TensorId GraphMaker::with_classes_last(const Value& scores) {
   return builder_.op1("transpose", {scores.tensor}, {{"perm", ir::Shape{0, 2, 3, 1}}}, unique("scores"));
 }
 
-// [batch, positions...] of flat scores [batch x positions, classes]: what a reshape made rows of. Empty where
-// that is not found, since rows may stand in another order.
+// [batch, positions...] of flat scores [batch x positions, classes]: the axes that a reshape made rows of.
+// Empty if they are not found, since rows may be in another order.
 ir::Shape GraphMaker::rows_of(TensorId scores) const {
   const int64_t rows = builder_.type(scores).shape[0];
   while (true) {

@@ -22,9 +22,9 @@ class GraphMaker {
   struct Made {
     ir::Graph graph;
     std::map<std::string, StoredTensor> weights;  // by the graph's names
-    int64_t fixed_batch;                          // of the file's inputs; 0 where it is open
+    int64_t fixed_batch;                          // of the file's inputs; 0 if it is open
   };
-  // Throws Error (bad input) where the model is none that can be written as a graph.
+  // Throws Error (bad input) if the model cannot be written as a graph.
   Made run();
 
  private:
@@ -53,7 +53,7 @@ class GraphMaker {
   const OnnxModel& model_;
   const ImportOptions& options_;
   int64_t batch_;
-  int64_t file_batch_ = 0;  // of the file's inputs; 0 where it is open
+  int64_t file_batch_ = 0;  // of the file's inputs; 0 if it is open
   ir::Builder builder_;
   std::map<std::string, Value> values_;
   std::set<std::string> needed_;  // names of values

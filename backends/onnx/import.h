@@ -20,19 +20,19 @@ std::string as_name(std::string_view name);
 
 struct ImportOptions {
   std::string name = "model";                 // of the graph
-  std::string loss = {};                      // cross_entropy, mean_squared; "" where the model has its own
-  std::string output = {};                    // that the loss is of; "" where there is one
+  std::string loss = {};                      // cross_entropy, mean_squared; "" if the model has its own
+  std::string output = {};                    // that the loss is of; "" if there is one
   std::map<std::string, int64_t> sizes = {};  // of symbols of extents: {"sequence", 128}
 };
 
 struct Imported {
   std::string text;  // ir::models::read_graph_model reads it
   host::StoredFile weights;
-  int64_t fixed_batch = 0;  // that the file's inputs begin with; 0 where it is open
+  int64_t fixed_batch = 0;  // that the file's inputs begin with; 0 if it is open
 };
 
-// Throws Error (bad input): operators that have no form here, each with how many there are; one that has none
-// with its attributes or operands; an extent without a size; a result that the batch is not in; no loss.
+// Throws Error (bad input) for operators that have no form here (with how many there are of each) or none
+// with their attributes or operands, an extent without a size, a result without the batch, and no loss.
 Imported import_onnx(OnnxModel model, const ImportOptions& options);
 
 }  // namespace boxcar::backends::onnx

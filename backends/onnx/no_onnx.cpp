@@ -1,4 +1,4 @@
-// In place of onnx_file.cpp where protobuf was not found.
+// In place of onnx_file.cpp if protobuf was not found.
 #include "backends/onnx/onnx_model.h"
 #include "sbp/error.h"
 

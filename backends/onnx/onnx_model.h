@@ -32,7 +32,7 @@ struct OnnxNode {
   std::map<std::string, OnnxAttribute> attributes = {};
 };
 
-// A number, or a symbol of no number.
+// A number, or a symbol without a number.
 struct OnnxExtent {
   int64_t size = 0;  // 0: not given
   std::string symbol = {};
@@ -55,9 +55,9 @@ struct OnnxModel {
 using ReadFile = std::string (*)(const std::string& path);
 
 // Weights may lie in files beside it ("external data"), which are looked for in its folder alone. Throws
-// Error (bad input) naming the file: it cannot be read, is no ONNX model, has weights cut short, of an
-// unknown type or outside its folder; Error (cannot run) where this build lacks protobuf.
-// `read_file` is for the model's own file: host::read_text takes no pipes.
+// Error (bad input) naming the file if it cannot be read, is no ONNX model, or has weights cut short, of an
+// unknown type or outside its folder; Error (cannot run) if this build lacks protobuf. `read_file` is for the
+// model's own file: host::read_text takes no pipes.
 OnnxModel read_onnx(const std::string& path, ReadFile read_file = host::read_text);
 
 }  // namespace boxcar::backends::onnx

@@ -17,7 +17,7 @@ void need_image(const Conversion& c, const Value& x) {
     c.refuse(fmt::format("is of {}, expected images [n, channels, height, width]", to_text(x.type)));
 }
 
-// The one number that a list holds throughout.
+// The one number that all elements of a list have.
 int64_t only(const Conversion& c, const char* name, const Ints& values) {
   if (values.empty() || std::any_of(values.begin(), values.end(), [&](int64_t v) { return v != values[0]; }))
     c.refuse(
@@ -101,7 +101,7 @@ void global_average_pool(Conversion& c) {
   c.out(c.emit("reduce_mean", {c.in(0)}, {{"axes", axes}, {"keepdims", true}}));
 }
 
-// Zeros around nothing.
+// Supports only padding with nothing.
 void pad(Conversion& c) {
   const Ints pads = c.has(1) ? c.known_wholes(c.in(1), "pads") : c.wholes("pads", {});
   if (std::any_of(pads.begin(), pads.end(), [](int64_t p) { return p != 0; }))

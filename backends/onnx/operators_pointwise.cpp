@@ -17,8 +17,8 @@ void unary(Conversion& c) {
   c.out(c.emit(op, {c.in(0)}));
 }
 
-// A mask of the last two axes that holds `inside` up to the diagonal and `outside` above, alike for all
-// others.
+// A mask of the last two axes that holds `inside` up to the diagonal and `outside` above, the same for all
+// other axes.
 bool is_causal(const HostTensor& mask, double inside, double outside) {
   const ir::Shape& shape = mask.type.shape;
   if (shape.size() < 2) return false;
@@ -32,7 +32,7 @@ bool is_causal(const HostTensor& mask, double inside, double outside) {
   return true;
 }
 
-// Whether the mask's shape changes nothing of x's.
+// Whether broadcasting the mask to x leaves x's shape unchanged.
 bool spans(const ir::Shape& mask, const ir::Shape& x) {
   if (mask.size() > x.size() || mask.size() < 2) return false;
   for (size_t i = 0; i < mask.size(); ++i) {
@@ -170,7 +170,7 @@ void absolute(Conversion& c) {
                        c.emit("relu", {c.emit("neg", {x}, {}, "neg")}, {}, "below")}));
 }
 
-// Where the condition does not depend on data: a causal mask, or one side alone.
+// Handles a condition that does not depend on data: a causal mask, or one side alone.
 void where(Conversion& c) {
   const Value& condition = c.in(0);
   if (!condition.is_known()) return c.out(c.emit("where", {condition, c.in(1), c.in(2)}));

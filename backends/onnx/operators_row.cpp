@@ -37,14 +37,14 @@ void softmax(Conversion& c) {
 
 void log_softmax(Conversion& c) {
   need_last(c, c.in(0), c.whole("axis", c.opset() < 13 ? 1 : -1));
-  // Less the largest, so that no exponential is beyond float32.
+  // Subtracts the largest, so that no exponential is beyond float32.
   const ir::Attrs rows = {{"axes", Ints{-1}}, {"keepdims", true}};
   const Value x = c.emit("sub", {c.in(0), c.emit("reduce_max", {c.in(0)}, rows, "most")}, {}, "below");
   const Value sums = c.emit("reduce_sum", {c.emit("exp", {x}, {}, "exp")}, rows, "sums");
   c.out(c.emit("sub", {x, c.emit("log", {sums}, {}, "log")}));
 }
 
-// Axes are an attribute first, and an operand of later opsets.
+// Axes are an attribute in early opsets, and an operand in later ones.
 template <const char* const& op>
 void reduce(Conversion& c) {
   const Value& x = c.in(0);

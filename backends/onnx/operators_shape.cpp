@@ -180,8 +180,8 @@ Value picked(const Conversion& c, const Value& x, int64_t axis, const Ints& rows
   return slices.size() == 1 ? slices[0] : c.emit("concat", slices, {{"axis", axis}}, "rows");
 }
 
-// The shape in which rows of this shape are picked once, where the first axes repeat the same ones: one row
-// where all are the same. Leaves these in `rows`.
+// The shape of rows of this shape without repeats, which it removes from `rows`: a first axis along which all
+// rows are the same becomes 1.
 ir::Shape without_repeats(const ir::Shape& shape, Ints& rows) {
   ir::Shape once = shape;
   for (size_t i = 0; i < shape.size() && shape[i] > 0; ++i) {

@@ -13,7 +13,7 @@
 namespace boxcar::backends::onnx {
 namespace {
 
-// Whether it has the operands that are looked at here: files may come from anybody.
+// Whether it has the operands that are looked at here: files may come from anywhere.
 bool is_whole(const OnnxNode& node) {
   constexpr std::string_view binary[] = {"Add", "Sub", "Mul", "Div", "Pow", "NegativeLogLikelihoodLoss"};
   const size_t operands = node.type == "Constant" ? 0
@@ -107,7 +107,7 @@ class Recognizer {
     return mean.inputs.size() > 1 && number(mean.inputs[1]) == -1;
   }
 
-  // d where `value` is Sqrt(Add(ReduceMean(d x d), epsilon)).
+  // d if `value` is Sqrt(Add(ReduceMean(d x d), epsilon)).
   std::optional<std::pair<std::string, double>> deviation(const std::string& value) const {
     const OnnxNode* root = maker(value, "Sqrt");
     const OnnxNode* sum = root ? maker(root->inputs[0], "Add") : nullptr;

@@ -27,7 +27,7 @@ bool prints(int byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || (byte >= 0xae && byte <= 0xff);
 }
 
-// By character: the byte that it stands for, -1 where it stands for none.
+// By character: the byte that it stands for, -1 if it stands for none.
 std::array<int, 512> make_bytes() {
   std::array<int, 512> bytes{};
   bytes.fill(-1);

@@ -22,7 +22,7 @@ class BytePairs {
   // tokens.
   BytePairs(Vocabulary vocabulary, const std::vector<std::pair<std::string, std::string>>& merges);
 
-  // Adds the tokens of a piece; in time of n log n for n bytes. Throws Error (bad input) for a byte that is
+  // Adds the tokens of a piece, in time of n log n for n bytes. Throws Error (bad input) for a byte that is
   // no token.
   void encode(std::string_view piece, std::vector<int32_t>& tokens) const;
   const Vocabulary& vocabulary() const { return vocabulary_; }
@@ -37,9 +37,8 @@ class BytePairs {
   std::unordered_map<uint64_t, Merge> merges_;  // by both tokens
 };
 
-// The bytes that a token of GPT-2's vocabularies stands for. They are written as characters that print: a
-// byte that does not print is the character 256 + n, where it is the n-th of these. Throws Error (bad input)
-// for another character.
+// The bytes that a token of GPT-2's vocabularies stands for. They are written as characters that print: the
+// n-th byte that does not print is the character 256 + n. Throws Error (bad input) for another character.
 std::string bytes_of_token(std::string_view token);
 
 }  // namespace boxcar::backends::tokens

@@ -19,12 +19,12 @@ namespace {
 using Json = nlohmann::json;
 using Merges = std::vector<std::pair<std::string, std::string>>;
 
-// GPT-2's (github.com/openai/gpt-2, src/encoder.py), which a byte-level splitter has where it says nothing.
+// GPT-2's (github.com/openai/gpt-2, src/encoder.py), which is a byte-level splitter's default.
 constexpr const char* gpt2_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr const char* other_file = "of Llama 2 and T5, give the .model file of SentencePiece";
 
-// What a file says of how text becomes tokens.
+// A file's description of how text becomes tokens.
 struct Described {
   BytePairs::Vocabulary vocabulary;
   Merges merges;
@@ -116,7 +116,7 @@ void add_merge(std::string_view line, Merges& merges) {
   merges.emplace_back(bytes_of_token(line.substr(0, space)), bytes_of_token(line.substr(space + 1)));
 }
 
-// One on each line, behind a line "#version: 0.2".
+// One on each line, after a line "#version: 0.2".
 void read_merges(std::string_view text, Merges& merges) {
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());

@@ -1,4 +1,4 @@
-// In place of pieces.cpp where PCRE2 was not found.
+// In place of pieces.cpp if PCRE2 was not found.
 #include "backends/tokens/pieces.h"
 #include "sbp/error.h"
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view no_character = "\xef\xbf\xbd";
 
-// Of a unit of the double array (github.com/s-yata/darts-clone, include/darts.h).
+// Fields of a unit of the double array (github.com/s-yata/darts-clone, include/darts.h).
 bool has_leaf(uint32_t unit) { return (unit >> 8 & 1) != 0; }
 uint32_t value_of(uint32_t unit) { return unit & 0x7fffffff; }
 uint32_t label_of(uint32_t unit) { return unit & 0x800000ff; }

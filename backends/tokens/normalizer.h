@@ -20,18 +20,18 @@ inline constexpr std::string_view space_mark = "\xe2\x96\x81";
 
 class Normalizer {
  public:
-  // Throws Error (bad input) naming `path` where the model's table is none.
+  // Throws Error (bad input) naming `path` if the model's table is invalid.
   Normalizer(const std::string& path, const PieceModel& model);
   // Pieces that users defined stay as they are.
   std::string normalized(std::string_view text) const;
-  // The bytes of the longest such piece that `text` begins with; 0 where there is none.
+  // The bytes of the longest such piece that `text` begins with; 0 if there is none.
   size_t defined(std::string_view text) const;
 
-  // The bytes of the character at the beginning of a text that is not empty; 1 where it is no UTF-8.
+  // The bytes of the character at the beginning of a text that is not empty; 1 if it is not UTF-8.
   static size_t first_character(std::string_view text);
 
  private:
-  // What stands for the beginning of `text`, and how much of it.
+  // The replacement of the beginning of `text`, and the bytes that it replaces.
   std::pair<std::string_view, size_t> prefix(std::string_view text) const;
 
   const PieceModel& model_;

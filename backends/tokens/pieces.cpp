@@ -35,7 +35,7 @@ Pieces::Pieces(const std::string& where, const std::string& pattern) : impl_(std
   if (!impl_->code)
     throw Error::input(
         where, fmt::format("its pattern cannot be read: {} (at character {})", message_of(error), place));
-  pcre2_jit_compile(impl_->code, PCRE2_JIT_COMPLETE);  // where that fails, matching is slower
+  pcre2_jit_compile(impl_->code, PCRE2_JIT_COMPLETE);  // if that fails, matching is slower
 }
 
 void Pieces::each(std::string_view text, const std::function<void(std::string_view)>& visit) const {
@@ -57,7 +57,7 @@ void Pieces::each(std::string_view text, const std::function<void(std::string_vi
     if (range[1] > range[0]) visit(text.substr(range[0], range[1] - range[0]));
     done = range[1];
     at = range[1];
-    if (range[1] == range[0])  // a match of nothing: on by a character
+    if (range[1] == range[0])  // an empty match: on by a character
       do ++at;
       while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80);
   }

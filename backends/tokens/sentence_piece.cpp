@@ -64,7 +64,7 @@ class SentencePiece : public Tokenizer {
       const size_t size = by_words_ ? first_word(rest) : rest.size();
       const std::string_view word = rest.substr(0, size);
       for (const int32_t token :
-           words.of(word, [&](auto& to) { encode_word(word, to); }))  // unknown neighbours are one
+           words.of(word, [&](auto& to) { encode_word(word, to); }))  // unknown neighbours become one
         if (token != unknown_ || tokens.size() == begun || tokens.back() != unknown_) tokens.push_back(token);
       rest.remove_prefix(size);
     }
@@ -73,7 +73,7 @@ class SentencePiece : public Tokenizer {
  private:
   using Parts = std::vector<std::string_view>;
 
-  // The size of the first word of a text: marks of spaces, and what is up to the next ones.
+  // The size of the first word of a text: marks of spaces, and the text up to the next ones.
   static size_t first_word(std::string_view text) {
     size_t at = 0;
     while (text.substr(at).starts_with(space_mark)) at += space_mark.size();

@@ -1,7 +1,7 @@
-// The tokens of words that a text has again and again.
+// A cache of the tokens of words that recur in a text.
 //
 //   Words words;
-//   for (...) words.of(word, [&](std::vector<int32_t>& tokens) { ... });   // calls where the word is new
+//   for (...) words.of(word, [&](std::vector<int32_t>& tokens) { ... });   // calls only for a new word
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace boxcar::backends::tokens {
 
 class Words {
  public:
-  // Stays until the next call.
+  // Stays valid until the next call.
   template <class Make>
   const std::vector<int32_t>& of(std::string_view word, Make make) {
     if (tokens_.size() >= most) tokens_.clear();

@@ -1,5 +1,5 @@
-// Attention without its probabilities in memory: a block to each query, and for the gradient a block to each
-// query and to each key. Plain arithmetic, no tensor cores: right before fast.
+// Attention without its probabilities in memory: a block for each query, and for the gradient a block for
+// each query and for each key. Plain arithmetic, no tensor cores: correct rather than fast.
 #include "backends/cuda/kernels/common.cuh"
 
 namespace boxcar::backends::cuda {
@@ -123,7 +123,7 @@ __global__ void query_grad(const __grid_constant__ Attention a) {
   }
 }
 
-// A block to each key: over the heads that use it, and their queries.
+// A block for each key: over the heads that use it, and their queries.
 template <class A>
 __global__ void key_grad(const __grid_constant__ Attention a) {
   __shared__ A ds[threads], kept[threads];

@@ -20,7 +20,7 @@ inline unsigned blocks_for(int64_t count, int64_t per_block = threads, int64_t m
   return static_cast<unsigned>(blocks < most ? blocks : most);
 }
 
-// kernel<<<blocks, threads, 0, stream>>>(arguments...), in words that every C++ compiler reads.
+// kernel<<<blocks, threads, 0, stream>>>(arguments...), in syntax that every C++ compiler reads.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 blocks, cudaStream_t stream, const Arguments&... arguments) {
   cudaLaunchConfig_t config{};
@@ -143,7 +143,7 @@ __device__ inline float sqrt_of(float x) { return sqrtf(x); }
 __device__ inline double sqrt_of(double x) { return sqrt(x); }
 __device__ inline float tanh_of(float x) { return tanhf(x); }
 __device__ inline double tanh_of(double x) { return tanh(x); }
-// With the two functions that the hardware has; its relative error is 1e-6 for |x| up to 10.
+// With the two functions that the hardware has; relative error 1e-6 for |x| up to 10.
 __device__ inline float sigmoid_of(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
 __device__ inline double sigmoid_of(double x) { return 1 / (1 + exp(-x)); }
 __device__ inline float erfc_of(float x) { return erfcf(x); }

@@ -1,11 +1,11 @@
 // Mixture of experts, and the choice of experts. Slots are counted by one thread per group and expert, in the
-// order of tokens: drops do not depend on timing.
+// order of tokens, so that drops do not depend on timing.
 #include "backends/cuda/kernels/common.cuh"
 
 namespace boxcar::backends::cuda {
 namespace {
 
-// slots[token of x, choice] = the row of y that the choice takes; it was -1, and stays so where there is
+// slots[token of x, choice] = the row of y that the choice takes; it begins as -1, and stays so if there is
 // none.
 __global__ void count_slots(const __grid_constant__ Experts e, int64_t* slots) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -29,7 +29,7 @@ void find_slots(const Experts& e, void* scratch, cudaStream_t stream) {
          static_cast<int64_t*>(scratch));
 }
 
-// A block to each choice.
+// A block for each choice.
 template <class T>
 __global__ void dispatch(const __grid_constant__ Experts e, const int64_t* slots) {
   const T* const x = static_cast<const T*>(e.x.data);
@@ -42,7 +42,7 @@ __global__ void dispatch(const __grid_constant__ Experts e, const int64_t* slots
   }
 }
 
-// A block to each token.
+// A block for each token.
 template <class A>
 __global__ void combine(const __grid_constant__ Experts e, const int64_t* slots) {
   for (int64_t token = blockIdx.x; token < e.groups * e.tokens; token += gridDim.x) {
@@ -58,7 +58,7 @@ __global__ void combine(const __grid_constant__ Experts e, const int64_t* slots)
   }
 }
 
-// dy[slot] = weight dx, dweight = sum(dx y[slot]). A block to each choice.
+// dy[slot] = weight dx, dweight = sum(dx y[slot]). A block for each choice.
 template <class A>
 __global__ void combine_grads(const __grid_constant__ Experts e, const int64_t* slots) {
   for (int64_t i = blockIdx.x; i < e.groups * e.tokens * e.choices; i += gridDim.x) {
@@ -83,7 +83,7 @@ __device__ inline bool before(double x, int64_t i, double y, int64_t j) {
   return x != y ? x > y : i < j;
 }
 
-// A thread to each row, which looks for the next one k times.
+// A thread for each row, which looks for the next one k times.
 __global__ void top_k(const __grid_constant__ TopK t) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (row >= t.rows) return;

@@ -7,7 +7,7 @@ namespace {
 __device__ inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 __device__ inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// An element of an image of so many rows and columns.
+// An element of an image with this many rows and columns.
 struct Position {
   __device__ Position(const Pool& p, int64_t i, int64_t height, int64_t width)
       : image(i / (p.channels * height * width)),
@@ -32,7 +32,7 @@ struct Window {
   int64_t top, bottom, left, right;
 };
 
-// The position in x of a window's first maximum; -1 where all of it is padding.
+// The position in x of a window's first maximum; -1 if all of it is padding.
 template <class A>
 __device__ int64_t maximum(const Pool& p, const Position& of, const Window& w) {
   int64_t best = -1;
@@ -105,7 +105,7 @@ __device__ void each_of(const BatchNorm& n, int64_t channel, Body body) {
     body((i / n.inner * n.channels + channel) * n.inner + i % n.inner);
 }
 
-// A block to each channel; sums in double.
+// A block for each channel; sums in double.
 template <class A>
 __global__ void norms(const __grid_constant__ BatchNorm n) {
   const double count = static_cast<double>(n.batch * n.inner > 0 ? n.batch * n.inner : 1);

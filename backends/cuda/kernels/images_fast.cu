@@ -1,6 +1,6 @@
-// Pools of images whose channels are last and fill vectors of 16 bytes: a thread to each vector of the
-// result. Windows overlap in the caches. Which of equal elements is a window's maximum: the first, as in
-// images.cu.
+// Pools of images whose channels are last and fill vectors of 16 bytes: a thread for each vector of the
+// result. Overlaps of windows are read from the caches. The first of equal elements is a window's maximum, as
+// in images.cu.
 #include "backends/cuda/kernels/fast.cuh"
 
 namespace boxcar::backends::cuda {
@@ -25,12 +25,12 @@ __device__ inline Spot spot(const FastPool& p, unsigned at) {
           static_cast<int>(position - line * p.width.by)};
 }
 
-// The vector of the other image, of so many rows and columns, at the same channels.
+// The vector of the other image, with this many rows and columns, at the same channels.
 __device__ inline unsigned other(const FastPool& p, const Spot& s, int row, int column) {
   return ((s.image * p.rows + row) * p.columns + column) * p.vectors.by + s.vector;
 }
 
-// Calls body(values of x, number in the window) for the elements of the window of y at `s` that are no
+// Calls body(values of x, number in the window) for the elements of the window of y at `s` that are not
 // padding, row by row.
 template <class T, class Body>
 __device__ void over_window(const FastPool& p, const Spot& s, Body body) {
@@ -70,8 +70,8 @@ __global__ void __launch_bounds__(threads) pool_vectors(const __grid_constant__ 
   }
 }
 
-// Writes where each window has its first maximum, the number of the element in the window, a byte each;
-// windows that are all padding get `nowhere`. A thread to each vector of windows: `p` is of the forward pass.
+// Writes the number within the window of each window's first maximum, a byte each; windows that are all
+// padding get `nowhere`. A thread for each vector of windows: `p` is of the forward pass.
 constexpr unsigned nowhere = most_places;
 template <class T>
 __global__ void __launch_bounds__(threads) find_maxima(const __grid_constant__ FastPool p) {
@@ -98,8 +98,8 @@ __global__ void __launch_bounds__(threads) find_maxima(const __grid_constant__ F
   }
 }
 
-// dx: a thread to each vector of it looks at the windows that have its position. Of a maximum, `places` tells
-// whose it is.
+// dx: a thread for each vector of it looks at the windows that have its position. `places` tells which
+// element is a window's maximum.
 template <class T, bool max>
 __global__ void __launch_bounds__(threads)
     pool_grad_vectors(const __grid_constant__ FastPool p, const unsigned* places) {

@@ -1,7 +1,7 @@
 // Launchers of the device's kernels, defined in .cu files and called by the rest of this folder. Plain C++17,
-// as are the rows of ops, its only includes from Boxcar, so that any nvcc compiles it.
+// like the rows of ops, its only includes from Boxcar, so that any nvcc compiles it.
 //
-// Arrays are of any element type; kernels compute in float, or in double where `wide`, and round once when
+// Arrays are of any element type. Kernels compute in float, or in double with `wide`, and round once when
 // they store. Launchers return at once; counts of 0 launch nothing.
 #pragma once
 
@@ -41,7 +41,7 @@ struct Divisor {
 
 // --- elementwise: a program over values, inputs first, then one result per step; the last is the result
 
-// NAME and NAME_grad, of dy and what the gradient reads, for each row of pointwise_rows.h, and others.
+// NAME, and NAME_grad of dy and the gradient's other operands, for each row of pointwise_rows.h, and others.
 #define BOXCAR_STEPS(op) op, op##_grad,
 enum class Step : int {
   identity,
@@ -62,7 +62,7 @@ enum class Step : int {
 // Dropout of element `flat`, drawn by its position in the step's global batch (backends/random.h).
 struct Drop {
   uint64_t key = 0;
-  const uint64_t* key_at = nullptr;  // the key in the device's memory, in its place
+  const uint64_t* key_at = nullptr;  // the key in device memory, used instead
   int64_t least = 0;                 // of the draws that keep; 0 keeps all
   double kept = 1;
   int64_t first = 0;  // position of the micro-batch's first element
@@ -89,7 +89,7 @@ struct Map {
   static constexpr int max_inputs = 8, max_steps = 32, max_drops = 2;
   int64_t count = 0;
   int inputs = 0, steps = 0, dims = 0;
-  int64_t extent[max_dims] = {};  // of the result, where an input is strided
+  int64_t extent[max_dims] = {};  // of the result, if an input is strided
   int result = 0;                 // which value
   MapInput input[max_inputs];
   MapStep step[max_steps];
@@ -106,10 +106,10 @@ struct Map {
   More other[max_more];
 };
 void launch_map(const Map& map, bool wide, Stream stream);
-// For operands of one type and whole vectors of 16 bytes; false for others, and then nothing is launched.
+// For operands of one type in whole vectors of 16 bytes; otherwise false, and nothing is launched.
 // y[i] = silu(x[2 i]) x[2 i + 1]
 bool launch_swiglu_pairs(Array x, Array y, int64_t count, Stream stream);
-// dgate = dy up silu'(gate), dup = dy silu(gate). Where up and dup are null, gate and dgate are pairs with
+// dgate = dy up silu'(gate), dup = dy silu(gate). If up and dup are null, gate and dgate hold pairs with
 // them.
 bool launch_swiglu_grad(Array dy, Array gate, Array up, Array dgate, Array dup, int64_t count, Stream stream);
 
@@ -125,7 +125,7 @@ struct Move {
 };
 void launch_move(const Move& move, Stream stream);
 
-// out[o, j, i] = table[o, index[j] - offset, i]; 0 where that is outside.
+// out[o, j, i] = table[o, index[j] - offset, i]; 0 if that is outside.
 struct Gather {
   Array table, index, out;
   int64_t outer = 1, extent = 1, inner = 1, indices = 0, offset = 0;
@@ -158,8 +158,8 @@ struct Reduce {
 int64_t scratch_of(const Reduce& reduce);
 void launch_reduce(const Reduce& reduce, void* scratch, bool wide, Stream stream);
 
-// Members' elements become one, in rank order; 16-bit floats in float, whole numbers in 64 bits. `out` may be
-// one of the parts.
+// Reduces members' elements in rank order: 16-bit floats in float, whole numbers in 64 bits. `out` may be one
+// of the parts.
 struct Parts {
   static constexpr int most = 64;
   int parts = 0;
@@ -183,7 +183,7 @@ struct NormGrad {
 int64_t scratch_of(const NormGrad& grad);
 void launch_norm_grad(const NormGrad& grad, void* scratch, bool wide, Stream stream);
 
-// y = softmax(scale x) of the first min(row % queries + offset + 1, width) elements where causal, 0 beyond.
+// y = softmax(scale x) of the first min(row % queries + offset + 1, width) elements if causal, 0 beyond.
 struct Softmax {
   Array x, y;
   int64_t rows = 0, width = 0, queries = 1, offset = 0, window = 0;
@@ -198,9 +198,9 @@ struct Loss {
   Array logits, labels, m, z, dloss, out;
   int64_t rows = 0, width = 0, offset = 0;
 };
-// out = log z + m - picked, and m and z where they are not null: logits are read once.
+// out = log z + m - picked, and m and z unless they are null: logits are read once.
 void launch_cross_entropy(const Loss& loss, bool wide, Stream stream);
-// z = sum exp(logits - m); out = picked where it is not null.
+// z = sum exp(logits - m); out = picked unless it is null.
 void launch_sum_exp(const Loss& loss, bool wide, Stream stream);
 void launch_pick(const Loss& loss, bool wide, Stream stream);  // the label's logit, or 0
 void launch_cross_entropy_grad(const Loss& loss, bool wide,
@@ -214,8 +214,8 @@ struct Rotary {
 };
 void launch_rotary(const Rotary& rotary, bool wide, Stream stream);
 
-// The `k` largest elements of each row of [rows, width], and their places. NaN comes first, of equal ones the
-// earlier.
+// The `k` largest elements of each row of [rows, width], and their places. NaN comes first; of equal ones,
+// the earlier.
 struct TopK {
   Array x, values, index;
   int64_t rows = 0, width = 0, k = 0;
@@ -225,17 +225,17 @@ void launch_top_k(const TopK& top_k, Stream stream);
 // --- images [images, channels, height, width]
 
 struct Pool {
-  Array x, y;         // the gradients' x is null where it is not read
+  Array x, y;         // the gradients' x is null if it is not read
   Array dy, dx;       // of the gradient
   bool max = false;   // else the mean of kernel x kernel, padding being 0
-  bool last = false;  // channels: [images, height, width, channels]
+  bool last = false;  // channels are last: [images, height, width, channels]
   int64_t images = 0, channels = 0, height = 0, width = 0, out_height = 0, out_width = 0;
   int64_t kernel = 1, stride = 1, padding = 0;
 };
 void launch_pool(const Pool& pool, bool wide, Stream stream);
-// Elements of a window whose places fit into a byte, and one for nowhere.
+// The most elements of a window whose places, and one more for nowhere, fit into a byte.
 constexpr int64_t most_places = 255;
-// `scratch`: of so many bytes, for the places of maxima.
+// Bytes of `scratch`, for the places of maxima.
 int64_t scratch_of_pool_grad(const Pool& pool);
 void launch_pool_grad(const Pool& pool, void* scratch, bool wide, Stream stream);
 
@@ -255,7 +255,7 @@ void launch_batch_norm_grad(const BatchNorm& norm, bool wide, Stream stream);
 // all_tokens, choices] over all tokens. A choice takes its expert's next slot, in the order of tokens.
 struct Experts {
   Array index, x, y, weight;  // weight [groups, tokens, choices]; null: all 1
-  Array dy, dweight;          // of combine's gradient, where x is the result's gradient
+  Array dy, dweight;          // of combine's gradient, in which x is the result's gradient
   int64_t groups = 0, tokens = 0, all_tokens = 0, choices = 0, experts = 0, capacity = 0, width = 0;
   int64_t first_expert = 0, first_token = 0;
 };
@@ -270,7 +270,7 @@ void launch_combine_grad(const Experts& experts, void* scratch, bool wide, Strea
 // One rule on many tensors, some of which are copied in another type as well.
 struct Update {
   ir::Optimizer rule = ir::Optimizer::sgd;
-  // Address and type of each, null where the rule or the tensor has none. Results may lie where states do.
+  // Address and type of each; null if the rule or the tensor has none. Results may overwrite states.
   enum What : int { w, g, m, v, norms, new_w, new_m, new_v, copy, whats };
   struct Tensor {
     void* data[whats] = {};
@@ -286,7 +286,7 @@ struct Update {
   Tensor tensor[most];
   int tensors = 0;
   Array scale, finite;                  // one element each, or null
-  const double* step_values = nullptr;  // lr and left in the device's memory, in their place
+  const double* step_values = nullptr;  // lr and left in device memory, used instead
   double lr = 0, weight_decay = 0;
   double number[ir::OptimizerRow::most_numbers] = {},
          left[ir::OptimizerRow::most_numbers] = {};  // as ir::Rates
@@ -294,8 +294,8 @@ struct Update {
 static_assert(sizeof(Update) <= 32764);
 // Sets `first` of its tensors.
 void launch_update(Update& update, bool wide, Stream stream);
-// Squares of the one tensor's weights, and of what its rule measures, as two sums, with scratch_of_norms() of
-// its elements.
+// Two sums of squares: of the one tensor's weights, and of what its rule measures. Takes scratch_of_norms()
+// of its elements.
 int64_t scratch_of_norms(int64_t elements);
 void launch_norms(const Update& update, Array sums, void* scratch, bool wide, Stream stream);
 void launch_clip_scale(Array norm2, Array factor, double loss_scale, double max_norm, Stream stream);
@@ -305,12 +305,12 @@ void launch_clip_scale(Array norm2, Array factor, double loss_scale, double max_
 // q [batch, heads, queries, width], k [batch, key_heads, keys, width], v [.., value_width]; head h uses key
 // head (h + head_offset) / group.
 struct Attention {
-  static constexpr int64_t widest = 1024;  // that value_width may be
+  static constexpr int64_t widest = 1024;  // the largest value_width
   Array q, k, v, out, lse;
   Array dy, dq, dk, dv;  // of the gradient
   int64_t batch = 0, heads = 0, queries = 0, width = 0, key_heads = 0, keys = 0, value_width = 0;
   int64_t group = 1, head_offset = 0, offset = 0;
-  int64_t window = 0;  // where causal: keys that a query sees up to its own; 0: all
+  int64_t window = 0;  // if causal: keys that a query sees up to its own; 0: all
   bool causal = false;
   double scale = 1;
   Drop drop;

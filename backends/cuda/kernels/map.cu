@@ -1,5 +1,5 @@
 // Elementwise programs on elements of any type and place: one step in registers, longer ones over an array of
-// values. Launchers take the program on eights (map_fast.cu) where operands are for it.
+// values. Launchers take the program on eights (map_fast.cu) if operands are suited to it.
 #include "backends/cuda/kernels/fast.cuh"
 
 namespace boxcar::backends::cuda {

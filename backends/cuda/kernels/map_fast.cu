@@ -1,6 +1,6 @@
 // Elementwise programs on eight elements at a time. The programs of usual models are compiled, one kernel
-// each (shapes[]). Of others, values are in four registers of eight, which the host assigns to them, and a
-// step is read once for eight elements. Casts and SwiGLU's gradient have kernels of their own.
+// each (shapes[]). Other programs keep values in four registers of eight, which the host assigns, and read a
+// step once for eight elements. Casts and SwiGLU's gradient have kernels of their own.
 #include <initializer_list>
 
 #include "backends/cuda/kernels/fast.cuh"
@@ -51,7 +51,7 @@ __device__ void copy(const float (&from)[eight], A (&to)[eight]) {
 #pragma unroll
   for (int e = 0; e < eight; ++e) to[e] = from[e];
 }
-// Registers are indexed by constants alone, so that they are none of the memory's.
+// Registers are indexed by constants only, so that they do not go to memory.
 __device__ void get(const float (&file)[registers][eight], int which, float (&to)[eight]) {
   switch (which) {
     case 0:
@@ -407,7 +407,7 @@ bool fast_drop(const Drop& drop, FastDrop& to) {
   return true;
 }
 
-// Registers for the values of a program; false where it has more at a time than there are.
+// Registers for the values of a program; false if it needs more at a time than there are.
 bool assign(const Map& map, Fast& fast) {
   constexpr int values = Map::max_inputs + Map::max_steps;
   int last_use[values] = {}, place[values] = {}, held_by[registers];

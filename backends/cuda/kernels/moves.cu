@@ -1,5 +1,5 @@
 // Elements that move, of any size and place: strided copies, tables by index, running sums. Launchers take
-// units and tiles (moves_fast.cu) where operands are for them.
+// units and tiles (moves_fast.cu) if operands are suited to them.
 #include "backends/cuda/kernels/fast.cuh"
 
 namespace boxcar::backends::cuda {

@@ -8,7 +8,7 @@ namespace {
 struct Dim {
   int64_t extent = 1, from = 0, to = 0;
 };
-// Without extents of 1, and with neighbours as one where both sides have them in a row. Returns how many.
+// Drops extents of 1 and joins neighbours that both sides have in a row. Returns the number left.
 int collapse(const Move& move, Dim* dims) {
   int n = 0;
   for (int d = 0; d < move.dims; ++d) {

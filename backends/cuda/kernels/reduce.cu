@@ -1,6 +1,6 @@
-// Reductions over axes of any strides and types, and over the members of a group; launchers take those on
-// vectors (reduce_fast.cu) where operands are for them. A block to each result, or to each stretch of one
-// where there are few of them: stretches are then combined in their order.
+// Reductions over axes of any strides and types, and over the members of a group. Launchers take the kernels
+// on vectors (reduce_fast.cu) if operands are suited to them. A block for each result or, if there are few,
+// for each stretch of one; stretches are then combined in their order.
 #include "backends/cuda/kernels/combine.cuh"
 #include "backends/cuda/kernels/fast.cuh"
 
@@ -16,7 +16,7 @@ __device__ int64_t place(int dims, const int64_t* extent, const int64_t* stride,
   return at;
 }
 
-// Block (k, s): stretch s of result k. `partial` is null where there is one stretch.
+// Block (k, s): stretch s of result k. `partial` is null if there is one stretch.
 template <class A>
 __global__ void over_axes(const __grid_constant__ Reduce r, A* partial, int64_t length, int64_t stretches) {
   for (int64_t block = blockIdx.x; block < r.kept * stretches; block += gridDim.x) {

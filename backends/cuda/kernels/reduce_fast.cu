@@ -1,5 +1,5 @@
-// Reductions on vectors: over rows whose elements are neighbours, and over columns, where the results' are. A
-// stretch to each block; stretches are then combined in their order.
+// Reductions on vectors: over rows whose elements are neighbours, and over columns if the results are. A
+// block for each stretch; stretches are then combined in their order.
 #include "backends/cuda/kernels/combine.cuh"
 #include "backends/cuda/kernels/fast.cuh"
 
@@ -75,7 +75,7 @@ Plan plan_of(const Reduce& r) {
   return p;
 }
 
-// sum[i] = the combination with x[i]: the way of combining is asked once for a vector.
+// sum[i] = the combination with x[i]; the way of combining is looked up once for a vector.
 template <int n>
 __device__ void combine_all(Combine combine, float (&sum)[n], const float (&x)[n]) {
 #define BOXCAR_EACH(value)                                      \
@@ -187,8 +187,8 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-// Combines partial [outer, stretch, column]: a block to 8 results, in which each thread takes every so
-// many-th stretch.
+// Combines partial [outer, stretch, column]: a block for 8 results, in which each thread takes every n-th
+// stretch.
 __global__ void __launch_bounds__(threads)
     reduce_stretches(const __grid_constant__ Reduce r, const float* partial, int stretches, Divisor columns,
                      unsigned results) {

@@ -1,7 +1,7 @@
 // Rows of the last axis on elements of any type: norms, softmax, cross entropy, rotary positions. Launchers
-// take the kernels on vectors (rows_fast.cu) where operands are for them. Here a block to each row reads it
-// again from the cache; gradients of gamma and beta are sums over columns, a stretch of rows to each block
-// and stretches combined in their order.
+// take the kernels on vectors (rows_fast.cu) if operands are suited to them. Here a block for each row reads
+// it again from the cache. Gradients of gamma and beta are sums over columns, with a block for each stretch
+// of rows; stretches are combined in their order.
 #include "backends/cuda/kernels/fast.cuh"
 
 namespace boxcar::backends::cuda {
@@ -58,14 +58,14 @@ __global__ void norm_rows_grad(const __grid_constant__ NormGrad n) {
   }
 }
 
-// Rows of a stretch: 64 or more, so that there are at most 1024 stretches, as a grid has room beside columns.
+// Rows of a stretch: 64 or more, for at most 1024 stretches, since a grid also has columns.
 int64_t stretch_of(const NormGrad& n) {
   const int64_t least = 64, stretch = (n.rows + 1023) / 1024;
   return stretch > least ? stretch : least;
 }
 int64_t stretches_of(const NormGrad& n) { return (n.rows + stretch_of(n) - 1) / stretch_of(n); }
 
-// Block (x, y): a column to each thread, one stretch of rows. partial: [stretch, gamma or beta, column].
+// Block (x, y): a column for each thread, one stretch of rows. partial: [stretch, gamma or beta, column].
 template <class A>
 __global__ void column_sums(const __grid_constant__ NormGrad n, int64_t stretch, A* partial) {
   const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -84,8 +84,8 @@ __global__ void column_sums(const __grid_constant__ NormGrad n, int64_t stretch,
   mine[0] = gamma;
   mine[n.width] = beta;
 }
-// Adds up partial [stretch, gamma or beta, column]: a block to 8 columns, in which each thread adds every so
-// many-th stretch; blockIdx.y 1: beta.
+// Adds up partial [stretch, gamma or beta, column]: a block for 8 columns, in which each thread adds every
+// n-th stretch; blockIdx.y 1: beta.
 template <class A>
 __global__ void columns_of_stretches(const __grid_constant__ NormGrad n, const A* partial, int stretches) {
   constexpr int columns = 8, parts = threads / columns;
@@ -147,7 +147,7 @@ __device__ A picked(const Loss& l, int64_t row) {
   return at >= 0 && at < l.width ? load<A>(l.logits, row * l.width + at) : A(0);
 }
 
-// A maximum and the sum of exp(x - maximum), as far as they are known: both for one more x at a time.
+// A running maximum and sum of exp(x - maximum): both with one more x at a time.
 template <class A>
 struct ExpSum {
   A most = static_cast<A>(-INFINITY), sum = A(0);

@@ -1,5 +1,5 @@
-// Rows of the last axis on vectors. Norms and softmax read a row once and keep it in registers, a warp or a
-// block to each; losses read it once, vectors of a block's threads beside each other.
+// Rows of the last axis on vectors. Norms and softmax read a row once and keep it in registers, with a warp
+// or a block for each; losses read it once, in neighbouring vectors by a block's threads.
 #include <cmath>
 #include <initializer_list>
 
@@ -8,7 +8,7 @@
 namespace boxcar::backends::cuda {
 namespace {
 
-// The thread's place: its row to begin with, rows from one to the next, and its number in the row.
+// The thread's place: its first row, the step to its next row, and its number in the row.
 template <int group>
 struct Seat {
   unsigned row, rows, lane;
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(threads) softmax_vectors(const __grid_constant
     T* const to = pointer<T>(s.y) + static_cast<int64_t>(row) * width;
     uint4 raw[n];
 #pragma unroll
-    for (int v = 0; v < n; ++v) {  // what nobody sees is not read
+    for (int v = 0; v < n; ++v) {  // unseen elements are not read
       const int at = static_cast<int>(seat.lane) + v * group;
       raw[v] = at * each < visible && (at + 1) * each > first ? vector_at(from, at) : make_uint4(0, 0, 0, 0);
     }
@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-// --- losses: a block to each row
+// --- losses: a block for each row
 
 constexpr int ahead = 2;  // vectors that a thread loads before it uses the first
 
@@ -354,7 +354,7 @@ __global__ void __launch_bounds__(threads, 6) loss_grad_vectors(const __grid_con
   }
 }
 
-// --- rotary: a thread turns the same pairs of so many rows of one position, by angles that it takes once
+// --- rotary: a thread turns the same pairs of several rows of one position, by angles that it computes once
 
 constexpr int rotary_pairs = 128, rotary_heads = 8;
 struct Turns {
@@ -406,7 +406,7 @@ bool alike(Type type, std::initializer_list<Array> arrays) {
     if (array.data && (array.type != type || !aligned(array))) return false;
   return true;
 }
-constexpr int stays = 4;  // blocks of a multiprocessor, where blocks stay for many rows
+constexpr int stays = 4;  // blocks of a multiprocessor, if blocks stay for many rows
 
 }  // namespace
 

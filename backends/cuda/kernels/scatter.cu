@@ -1,6 +1,6 @@
 // Gradients of tables by index. Rows that occur are listed, each with its indices in their order, and a block
-// to each adds up. Only whole numbers are counted by atomic operations, and what they decide, the place of a
-// list and the order in which rows are taken, shows in no result.
+// adds up each row. Atomic operations count only whole numbers. They decide the place of a list and the order
+// in which rows are taken, which show in no result.
 #include "backends/cuda/kernels/fast.cuh"
 
 namespace boxcar::backends::cuda {
@@ -49,8 +49,8 @@ __global__ void fill_lists(const __grid_constant__ Gather g, Lists l) {
       l.list[l.starts[row] + atomicAdd(l.filled + row, 1)] = static_cast<int>(j);
 }
 
-// Calls body(hits, how many) with the row's indices in their order: once, or, where there are many, with as
-// many at a time as a block finds in so many indices.
+// Calls body(hits, how many) with the row's indices in their order: once or, if there are too many to sort,
+// once for every `threads` of all indices.
 template <class Body>
 __device__ void over_hits(const Gather& g, const Lists& l, int row, Body body) {
   __shared__ int given[sorted], hits[sorted];
@@ -88,7 +88,7 @@ __device__ void over_hits(const Gather& g, const Lists& l, int row, Body body) {
   }
 }
 
-// Elements of any type: `columns` of them for a thread at a time.
+// Elements of any type: `columns` of them per thread at a time.
 template <class A>
 __global__ void sum_rows(const __grid_constant__ Gather g, Lists l) {
   constexpr int columns = 4;
@@ -115,8 +115,8 @@ __global__ void sum_rows(const __grid_constant__ Gather g, Lists l) {
   }
 }
 
-// Vectors: a block is so many slices as rows of `vectors` fit into it; a slice adds every so many-th index,
-// and the slices' sums are added in their order.
+// Vectors: a block has as many slices as rows of `vectors` fit into it. Each slice adds every n-th index for
+// n slices, and the slices' sums are added in their order.
 template <class T>
 __global__ void __launch_bounds__(threads)
     sum_row_vectors(const __grid_constant__ Gather g, Lists l, unsigned vectors, Divisor seats) {

@@ -1,12 +1,12 @@
-// Optimizers, on elements of any type; launchers take those on vectors (update_fast.cu) where states are for
-// them.
+// Optimizers, on elements of any type; launchers take the kernels on vectors (update_fast.cu) if states are
+// suited to them.
 #include "backends/cuda/kernels/fast.cuh"
 #include "backends/cuda/kernels/update.cuh"
 
 namespace boxcar::backends::cuda {
 namespace {
 
-// A stretch of one tensor to each block.
+// A block for each stretch of one tensor.
 template <class A>
 __global__ void update(const __grid_constant__ Update u) {
   const Update::Tensor& t = u.tensor[tensor_of(u, blockIdx.x)];
@@ -21,7 +21,7 @@ __global__ void update(const __grid_constant__ Update u) {
 
 constexpr int64_t measured_per_thread = 32;
 
-// A stretch to each block; then all blocks' sums, in the same order every time.
+// A block for each stretch; then all blocks' sums, in the same order every time.
 template <class A>
 __global__ void measure(const __grid_constant__ Update u, A* partial) {
   const Update::Tensor& t = u.tensor[0];

@@ -1,4 +1,4 @@
-// What a kernel of optimizers asks of an update: its tensor, its rates, one element.
+// The parts of an update that kernels of optimizers ask for: its tensor, its rates, one element.
 #pragma once
 
 #include "backends/cuda/kernels/common.cuh"
@@ -24,7 +24,7 @@ __device__ inline Array array_of(const Update::Tensor& t, Update::What what) {
   return {t.data[what], static_cast<Type>(t.type[what])};
 }
 
-// Of a rule without a trust ratio: 1, and nothing is measured.
+// For a rule without a trust ratio: 1, and nothing is measured.
 template <class Op, class A>
 __device__ A trust_of(const ir::Rates<A>& rates, A weights, A measured) {
   if constexpr (Op::row.of_vectors != nullptr)
@@ -83,7 +83,7 @@ __device__ A measured(ir::Optimizer rule, const ir::Rates<A>& rates, A g, const 
   return A(0);
 }
 
-// Where gradients are not finite (`keeps`), the state stays as it was.
+// If gradients are not finite (`keeps`), the state is unchanged.
 template <class A>
 __device__ void update_one(const Update& u, const Update::Tensor& t, const ir::Rates<A>& rates, bool keeps,
                            A scale, int64_t i) {

@@ -1,4 +1,4 @@
-// Optimizers on vectors: float32 states, eight elements to each thread of a block's stretch of one tensor.
+// Optimizers on vectors: float32 states, eight elements for each thread of a block's stretch of one tensor.
 #include "backends/cuda/kernels/fast.cuh"
 #include "backends/cuda/kernels/update.cuh"
 
@@ -19,7 +19,7 @@ __device__ void put_eight(void* to, unsigned group, const float (&x)[eight]) {
   raw.store(static_cast<T*>(to), group);
 }
 
-// Rules are asked for once for eight elements.
+// The rule is looked up once for eight elements.
 __device__ void apply_eight(ir::Optimizer rule, const ir::Rates<float>& rates, const float (&g)[eight],
                             float (&w)[eight], float (&m)[eight], float (&v)[eight]) {
 #define BOXCAR_CASE(op)                                           \

@@ -4,11 +4,11 @@
 //     using T = decltype(of);                                 // float, __half or __nv_bfloat16
 //     launch(kernel<T>, ...);
 //   });
-//   uint4 raw = vector_at(x, i);                              // elements i .. i + per_vector<T> - 1, in one
-//   access float values[per_vector<T>]; unpack<T>(raw, values);                                   // load all
-//   that are needed before the first is unpacked
+//   uint4 raw = vector_at(x, i);    // elements i .. i + per_vector<T> - 1, in one access
+//   float values[per_vector<T>];
+//   unpack<T>(raw, values);         // all that are needed are loaded before the first is unpacked
 //
-// Kernels on vectors index with 32 bits and divide by Divisor. Where a pointer is not aligned, a width is no
+// Kernels on vectors index with 32 bits and divide by Divisor. If a pointer is not aligned, a width is not a
 // whole number of vectors or a type is another, launchers take the kernels on elements (common.cuh).
 #pragma once
 
@@ -181,8 +181,8 @@ __device__ float row_max(float value) {
   }
 }
 
-// Rows that fit into registers: a warp to each row up to 4 vectors for a lane, else a block. Calls
-// body(vectors of a thread, threads of a row) with both as constants; false where a row is longer.
+// Rows that fit into registers: a warp for each row of up to 4 vectors per lane, otherwise a block. Calls
+// body(vectors of a thread, threads of a row) with both as constants; false if a row is longer.
 template <int n>
 struct Constant {
   static constexpr int value = n;
@@ -197,7 +197,7 @@ bool with_row(int64_t vectors, Body body) {
   if (vectors <= 4 * threads) return body(Constant<4>(), Constant<threads>()), true;
   return false;
 }
-// Of a kernel whose blocks stay, with `group` threads to each row: all rows, or so many for a multiprocessor.
+// Blocks of a kernel whose blocks stay, with `group` threads per row, limited per multiprocessor.
 inline unsigned row_blocks(int64_t rows, int group, int per_multiprocessor) {
   return blocks_for(rows, threads / group, multiprocessors * per_multiprocessor);
 }
