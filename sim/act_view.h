@@ -1,4 +1,4 @@
-// An actor of a plan as cost models see it: what it reads and writes.
+// An actor of a plan as cost models see it: its operands and results.
 #pragma once
 
 #include "ir/plan.h"

@@ -33,8 +33,8 @@ double copy_seconds(const ir::Program& program, const ir::Actor& actor, const ba
   return bytes / cluster.node.pcie_bandwidth;
 }
 
-// A batch is prepared by its node's host while it makes its way to the device. A phase's loads (tokens,
-// labels) come from the same samples.
+// A batch is prepared by its node's host on its way to the device. A phase's loads (tokens, labels) come from
+// the same samples.
 double prepare_seconds(const ir::Plan& plan, const ir::Program& program, const ir::Actor& actor,
                        const backends::Node& node) {
   if (node.load_rate <= 0 || !actor.is(ir::OpKind::load)) return 0;
@@ -127,9 +127,9 @@ void ActCosts::wait_for_host(int program_index, std::vector<Fixed>& known) {
   }));
 }
 
-// By how much each act makes the device's own time for its phase longer, where nothing outside of it is
-// waited for: acts in the order of their queues, each after what it reads of the phase. A collective that no
-// act of its phase reads, as reductions of gradients, makes nothing wait.
+// How much longer each act makes the device's own time for its phase, if nothing outside the phase is waited
+// for: acts in the order of their queues, each after the acts of the phase whose results it reads. A
+// collective that no act of its phase reads, such as a reduction of gradients, makes nothing wait.
 std::vector<double> ActCosts::advances(int program_index, const std::vector<Fixed>& known) {
   const ir::Program& program = at(plan_.programs, program_index);
   int device = 0;  // the first that runs the program stands for all
@@ -189,7 +189,7 @@ PartSeconds ActCosts::ring_seconds(const ir::Program& program, const AttentionRi
   return {parts.own * straggler_factor_, parts.others * straggler_factor_};
 }
 
-// How much of a collective is waited for: all of it, but for a ring's.
+// The exposed part of a collective: all of it, except for a ring's.
 CommTime ActCosts::shown(int program_index, size_t a, const Span& span, const std::vector<Fixed>& known) {
   const ir::Program& program = at(plan_.programs, program_index);
   CommTime time = collective(known[a].run, span);
@@ -211,7 +211,7 @@ const Span& ActCosts::span(std::map<int, Span>& spans, int comm, int device) con
   return span->second;
 }
 
-// Where tensors go apart, each waits for its own latency, and its pieces are copied rank by rank.
+// If tensors go apart, each waits for its own latency, and its pieces are copied rank by rank.
 const CommTime& ActCosts::collective(const RunAct& run, const Span& span) {
   auto [time, made] =
       collectives_.try_emplace({static_cast<int>(run.collective), run.bytes, span, run.apart, run.times});

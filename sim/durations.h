@@ -16,7 +16,7 @@ namespace boxcar::sim {
 // The cost of one act: `seconds` of a kernel or a fixed duration, or a communication.
 struct ActCost {
   double seconds = 0;  // of work that loads no link
-  CommTime comm;       // where bytes_on_link > 0
+  CommTime comm;       // if bytes_on_link > 0
   double total() const { return seconds + comm.seconds(); }
 };
 
@@ -52,12 +52,12 @@ class ActCosts {
   const backends::Cluster& cluster_;
   const double straggler_factor_;            // time of the slowest device's products over the mean device's
   std::map<int, std::vector<Fixed>> fixed_;  // by program
-  std::map<int, AttentionRings> rings_;      // by program, where the framework runs them
+  std::map<int, AttentionRings> rings_;      // by program, if the framework runs them
   std::map<std::tuple<int, int64_t, Span, int, double>, CommTime>
       collectives_;  // by collective, bytes, span, tensors apart, times
 };
 
-// The devices that act with `device` in a group of `comm`; {device} where it is in none.
+// The devices that act with `device` in a group of `comm`; {device} if it is in none.
 std::vector<int> group_of(const ir::Comm& comm, int device);
 
 bool is_communication(const ir::Actor& actor);

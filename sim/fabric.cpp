@@ -38,7 +38,7 @@ Tree tree_of(const Dims& dims) {
   return tree;
 }
 
-// Nodes that the dims hold; 0 where they do not describe such a network.
+// Nodes that the dims hold; 0 if they do not describe such a network.
 int nodes_in(FabricKind kind, const Dims& dims) {
   if (dims.empty() || *std::min_element(dims.begin(), dims.end()) < 1) return 0;
   if (kind == FabricKind::torus) return product(dims);
@@ -103,7 +103,7 @@ s4u::NetZone* create_zone(const backends::Fabric& fabric, const std::string& nam
 #endif
 }
 
-// Built once in a process: SimGrid's zones stay.
+// Built once in a process: SimGrid's zones are permanent.
 const std::vector<s4u::Host*>& hosts_of(const backends::Fabric& fabric, double bandwidth) {
   Engine& sg = engine();
   std::string name =

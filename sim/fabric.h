@@ -7,7 +7,7 @@
 //   dragonfly    dims 3, 4;  4, 2;  3, 1;  2: 72 nodes
 //                groups, chassis, routers, each with its number of links; nodes of a router
 //
-// Written flat (2, 4, 4, 1, 2, 1, 2). A link has, each way, the bandwidth of all NICs of a node together,
+// Written flat (2, 4, 4, 1, 2, 1, 2). Each way, a link has the bandwidth of all NICs of a node together,
 // times the number of parallel links. Like all our links it has no latency.
 #pragma once
 

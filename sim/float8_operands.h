@@ -1,4 +1,4 @@
-// Products of a plan that run in 8 bits, and where their operands come from.
+// Products of a plan that run in 8 bits, and the sources of their operands.
 #pragma once
 
 #include <array>
@@ -13,12 +13,12 @@ namespace boxcar::sim {
 bool runs_in_float8(const backends::Cluster& cluster, const ir::Program& program, const ir::Actor& actor);
 
 // Operands of such a product: gathered if a collective gathered them, fused with a producer as the framework
-// does, and a weight as the micro-batches that read the same copy.
+// does, and a weight with the micro-batches that read the same copy.
 std::array<Float8Operand, 2> float8_operands(const backends::Framework& framework, const ir::Program& program,
                                              const ir::Actor& product);
 
-// Whether an actor gathers tensors that such products alone read, as activations or gradients: they are cast
-// before.
+// Whether an actor gathers tensors that only such products read, as activations or gradients: they are cast
+// first.
 bool gathers_in_float8(const backends::Cluster& cluster, const ir::Program& program, const ir::Actor& actor);
 
 }  // namespace boxcar::sim

@@ -54,7 +54,7 @@ class Refinement {
   };
   struct Pull {
     int device = 0;  // the one that pulls
-    int path = 0;    // what kind of path lies between
+    int path = 0;    // the kind of path between
     int rank = 0;    // among those that pull the same from the same source
   };
 
@@ -139,7 +139,7 @@ class Refinement {
     return colours;
   }
 
-  // Splits every colour by what its devices see; returns how many there are then.
+  // Splits every colour by what its devices see; returns the number of colours.
   size_t refine_once() {
     std::vector<std::vector<int>> group_sight(groups_.size());
     for (size_t c = 0; c < groups_.size(); ++c) {

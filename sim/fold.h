@@ -7,8 +7,8 @@
 // Members of a class run the same program at the same speed; their groups have the same span and consist of
 // the same classes. Their pulls, the pulls from them and the kinds of path of both are the same, and so are
 // the classes on their links. The result is the coarsest equitable partition of plan and platform that
-// refines the plan's classes, found by refining colours until nothing splits. Where links between nodes
-// differ for every pair (fat trees, tori, dragonflies), every device of a plan that leaves a node is a class.
+// refines the plan's classes, found by refining colours until nothing splits. If links between nodes differ
+// for every pair (fat trees, tori, dragonflies), every device of a plan that leaves a node is a class.
 #pragma once
 
 #include "backends/machines/forward.h"

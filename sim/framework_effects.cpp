@@ -46,7 +46,7 @@ void op_launches(const Subject& s, RunAct& run) {
 
 void op_waits(const Subject& s, RunAct& run) { run.waits = named(s.framework.op_waits, s.actor.op, 0); }
 
-// The framework's one kernel for the softmax of attention does not take all: others run in its place.
+// The framework's one kernel for the softmax of attention does not take all of them: others run then.
 void fused_softmax(const Subject& s, RunAct& run) {
   const backends::FusedSoftmax& fused = s.framework.fused_softmax;
   const bool forward = s.actor.is(ir::OpKind::softmax), backward = s.actor.is(ir::OpKind::softmax_grad);
@@ -71,7 +71,7 @@ void sums_in_products(const Subject& s, RunAct& run) {
   run.in_producer = at(s.program.actors, producer).is(ir::OpKind::weight_grad);
 }
 
-// Results [sequences, ...] of more than one sequence, where the framework's kernels want another order.
+// Results [sequences, ...] of more than one sequence, if the framework's kernels need another order.
 void batch_copies(const Subject& s, RunAct& run) {
   const double copies = named(s.framework.batch_copies, s.actor.op, 0);
   if (copies <= 0) return;

@@ -4,7 +4,7 @@
 //   field           actors                            effect
 //   op_launches     kernels of the ops that it names  launches = its number
 //   reduce_whole    reduce_scatter in phase reduce    an all_reduce of the same gradients
-//   gather_copies   gathers of the tensors it names   + the time to copy what was gathered
+//   gather_copies   gathers of the tensors it names   + the time to copy the gathered tensor
 //
 // Effects on a whole pass are elsewhere: how far the host runs ahead (host_time.h), rings (ring_attention.h).
 #pragma once
@@ -23,7 +23,7 @@ struct RunAct {
   double more_seconds = 0;   // before that factor
   double launches = 1;       // by the host
   double waits = 0;          // launches that the device waits for before it
-  bool in_producer = false;  // part of the kernel before; the host launches it all the same
+  bool in_producer = false;  // part of the kernel before; the host still launches it
   bool shares_launch =
       false;  // one of many tensors of one kernel: the device has no launch of its own for it
   // collectives

@@ -26,8 +26,8 @@ bool pulls_in_a_pass(const ir::Program& program) {
   });
 }
 
-// By phase: its first kernel. With pulls in the phase, the first that needs what comes: recomputed ones may
-// stand before it.
+// By phase: its first kernel. With pulls in the phase, the first one that needs the pulled tensor: recomputed
+// kernels may come before it.
 std::map<int, size_t> first_kernels(const ir::Program& program, const std::vector<HostAct>& acts) {
   std::map<int, size_t> first, behind_pull;
   std::vector<bool> needs_pull(acts.size());
@@ -43,7 +43,7 @@ std::map<int, size_t> first_kernels(const ir::Program& program, const std::vecto
   return first;
 }
 
-// Passes, and where one process launches for all devices the update too, tensor by tensor.
+// Passes and, if one process launches for all devices, the update too, tensor by tensor.
 bool is_launch_bound(const ir::PlanPhase& phase, const backends::Framework& framework) {
   return phase.is_pass() ||
          (phase.kind == ir::PhaseKind::update && framework.one_process && !framework.update_in_one);
@@ -84,8 +84,8 @@ std::vector<double> host_delays(const ir::Program& program, const backends::Clus
   const double launch = turns * cluster.node.host_per_op / cluster.node.host_speed;
   if (launch <= 0) return delays;
   const std::map<int, size_t> first = first_kernels(program, acts);
-  // The framework's work once a pass comes with the layer of the pass's first kernel. In a pipeline the host
-  // has waited for a transfer before, and has no lead then.
+  // The framework's launches once a pass belong to the layer of the pass's first kernel. In a pipeline the
+  // host has first waited for a transfer, and has no lead then.
   const bool in_pipeline = pulls_in_a_pass(program);
   Parts parts = parts_of(program, cluster.framework, acts);
   if (!in_pipeline)
@@ -94,8 +94,8 @@ std::vector<double> host_delays(const ir::Program& program, const backends::Clus
   const auto may_wait = [&](size_t a) {
     return acts[a].delays && is_launch_bound(program.phase_of(program.actors[a]), cluster.framework);
   };
-  // A delay beside a collective hides behind it, so that parts stay shorter than their launches at first.
-  // What is missing after the last round is left out.
+  // A delay beside a collective hides behind it, so that parts stay shorter than their launches at first. The
+  // remainder after the last round is ignored.
   constexpr int most_rounds = 8;
   for (int round = 0; round < most_rounds && update_shortfalls(program, parts, advances(delays), launch);
        ++round)
@@ -104,7 +104,7 @@ std::vector<double> host_delays(const ir::Program& program, const backends::Clus
   for (size_t a = 0; a < acts.size(); ++a)
     if (may_wait(a)) delays[a] += acts[a].waits * launch;
   if (!in_pipeline) return delays;
-  for (const auto& [index, kernel] : first)  // but in the pass that no stage waits for
+  for (const auto& [index, kernel] : first)  // except in the pass that no stage waits for
     if (const ir::PlanPhase& phase = at(program.phases, index);
         phase.is_pass() && phase.kind != ir::PhaseKind::weight)
       delays[kernel] += cluster.framework->pass_launches * launch;

@@ -1,15 +1,13 @@
 // How long the host of an eager framework makes a device wait.
 //
-// The host runs ahead of the device as long as the device has work or waits for its links. Where the launches
-// of a layer's pass, collectives among them, take longer than that, each kernel ends later by its share of
-// the difference:
+// The host runs ahead of the device as long as the device has work or waits for its links. If the launches of
+// a layer's pass, collectives among them, take longer than that, each kernel ends later by its share of the
+// difference:
 //
-//   10 kernels of a layer's forward pass, 300 us on the device, 40 us of the host for each launch: + 10 us
-//   each
+//   10 kernels of a layer's forward pass, 300 us on the device, 40 us of the host per launch: + 10 us each
 //
-// A delayed kernel may hide behind a collective. Delays then grow, until the layer's pass takes as long as
-// its launches. In a pipeline, the launches of a pass itself come where its first kernel waits for another
-// stage.
+// A delayed kernel may hide behind a collective. Delays then grow until the layer's pass takes as long as its
+// launches. In a pipeline, the launches of a pass itself come when its first kernel waits for another stage.
 //
 // A lead that the host won earlier, say in the head, does not count: published launch-bound layers take as
 // long behind long kernels as behind short ones.

@@ -48,7 +48,7 @@ void LoadBuilder::add_cores() {
   w_.link_capacity.insert(w_.link_capacity.end(), w_.queues.size(), core_rate);
 }
 
-// False where the act does not run on cores that are shared.
+// False if the act does not run on cores that are shared.
 bool LoadBuilder::load_cores(int actor, const ActCost& cost) {
   if (platform_.cores() <= 0 || cost.comm.between_nodes) return false;
   WiredActor& wired = at(w_.actors, actor);
@@ -61,7 +61,7 @@ bool LoadBuilder::load_cores(int actor, const ActCost& cost) {
   std::vector<int> threads{actor};
   if (wired.joint >= 0) threads = at(w_.joints, wired.joint);
   for (int thread : threads) {
-    if (thread >= static_cast<int>(w_.actors.size())) continue;  // a turn: nobody works there
+    if (thread >= static_cast<int>(w_.actors.size())) continue;  // a turn: no thread works there
     const WiredActor& member = at(w_.actors, thread);
     const int node = platform_.node_of(at(w_.plan->classes, member.unit).devices.front());
     path.bandwidth = std::min(path.bandwidth, core_rate * platform_.cores() / ++crowd[node]);
@@ -172,7 +172,7 @@ int LoadBuilder::add_path(const std::vector<int>& own, const std::map<int, int>&
   bool bound = std::all_of(weight.begin(), weight.end(), [&](const auto& entry) {
     return comm.link_bandwidth < at(w_.link_capacity, entry.first) / entry.second * (1 - 1e-9);
   });
-  if (bound) {  // the model's limit lies outside the links: a link of its own
+  if (bound) {  // the model's limit is not one of the links: add a link for it
     path.links.push_back(static_cast<int>(w_.link_capacity.size()));
     w_.link_capacity.push_back(comm.link_bandwidth);
   }
@@ -180,8 +180,7 @@ int LoadBuilder::add_path(const std::vector<int>& own, const std::map<int, int>&
   return static_cast<int>(w_.paths.size()) - 1;
 }
 
-// Flows that all hold one and the same queue can never run together: a link with only such flows is not
-// shared.
+// Flows that all hold the same queue can never run together: a link with only such flows is not shared.
 void LoadBuilder::mark_shared() {
   std::vector<std::vector<int>> common(w_.link_capacity.size());  // queues that all flows so far hold
   std::vector<bool> used(w_.link_capacity.size(), false);

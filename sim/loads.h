@@ -1,15 +1,15 @@
-// Which links the communication acts of a wiring load, and with what multiplicity.
+// The links that the communication acts of a wiring load, and with what multiplicity.
 //
 //   folded, 16 nodes of 8 GPUs with a NIC each, all-reduce over groups of 16 (one rank a node): one flow over
 //   the NIC of the class's first device, up and down, weight 1; with 4 NICs a node, weight 2: two groups'
 //   flows on each
 //
 // A link stands for all links of the same classes. A flow counts on a link as often as flows of its kind
-// cross it in reality. Where the model of the collective gives a member more of a link than an even share of
-// its NIC, the weight is lowered accordingly, so that an act alone takes the time of collective_time.
+// cross it in reality. If the model of the collective gives a member more of a link than an even share of its
+// NIC, the weight is lowered accordingly, so that an act alone takes the time of collective_time.
 //
-// Where devices are threads on shared cores, an act inside a node is a flow too: it carries the nanoseconds
-// of work of its threads over their queues' own links, 1e9 a second each, and over the node's cores, once for
+// If devices are threads on shared cores, an act inside a node is a flow too. It carries the nanoseconds of
+// work of its threads over their queues' own links, 1e9 a second each, and over the node's cores, once for
 // every thread.
 #pragma once
 

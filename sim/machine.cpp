@@ -9,9 +9,9 @@
 namespace boxcar::sim {
 namespace {
 
-constexpr int most_steps = 32;  // looked at when none is asked for
-// How far a queue without dependencies may run ahead of the step that is not over yet. No plan that credits
-// bind gets so far; a queue of acts that take no time would never come to an end without it.
+constexpr int most_steps = 32;  // looked at if no number is given
+// How far a queue without dependencies may run ahead of the oldest unfinished step. No plan bound by credits
+// gets so far; without the limit a queue of acts that take no time would never end.
 constexpr int most_ahead = 64;
 constexpr int instants_between_looks = 256;
 
@@ -123,7 +123,7 @@ void Machine::event(int lead) {
   }
 }
 
-// True where a communication is a flow on SimGrid's links; else nothing can slow it and it is a wait.
+// True if a communication is a flow on SimGrid's links; otherwise nothing can slow it and it is a wait.
 bool Machine::flows(const WiredActor& actor) const {
   if (actor.load < 0) return false;
   const Load& load = at(wiring_.loads, actor.load);
@@ -167,8 +167,8 @@ void Machine::receive(int actor, int cause, const actors::Message& message) {
   wake(wired.queue);
 }
 
-// The last ack for a slot gives it back. Acks of a group's members come when the group ends; the members' own
-// ends count.
+// The last ack for a slot gives it back. Acks of a group's members come when the group ends, but the members'
+// own ends count.
 bool Machine::take_ack(int actor, const actors::Message& message) {
   int port = at(wiring_.out_begin, actor) + message.port;
   Ticks& acked = at(acked_, at(slot_begin_, port) + message.slot);
@@ -243,7 +243,7 @@ void Machine::go_on(int queue_index) {
   arrive(queue_index, item);
 }
 
-// The place in the wiring's items whose turn it is; -1 where the queue never has any.
+// The place in the wiring's items whose turn it is; -1 if the queue never has any.
 int Machine::head(int queue_index) {
   QueueState& queue = at(queues_, queue_index);
   const WiredQueue& wired = at(wiring_.queues, queue_index);
@@ -259,7 +259,7 @@ int Machine::head(int queue_index) {
       queue.run = 0;
       ++queue.step;
     }
-    // A period has as many runs of one phase as of another, so those of one are enough to see it.
+    // A period has the same number of runs of each phase, so those of one are enough to see it.
     if (queue_index == reference_ && repeated_in_ != queue.step &&
         at(schedule, queue.run).phase == schedule.front().phase)
       sample_due_ = true;
@@ -267,7 +267,7 @@ int Machine::head(int queue_index) {
   return -1;
 }
 
-// A turn after an act that does not yet send (every > 1) is none.
+// Skips the turn of an act that does not yet send (every > 1).
 bool Machine::skip_turn(int item) {
   if (!is_turn(item)) return false;
   size_t turn = static_cast<size_t>(item) - wiring_.actors.size();
@@ -284,7 +284,7 @@ void Machine::arrive(int queue_index, int item) {
   auto all = members(lead);
   if (all.size() == 1) return begin(lead);
   if (!is_turn(item)) {
-    int other = all.back();  // a pull asks for its turn where no order gives it one
+    int other = all.back();  // a pull asks for its turn if no order gives it one
     if (is_turn(other) && !at(wiring_.queues, queue_of(other)).ordered) {
       at(queues_, queue_of(other)).ready.push_back(other);
       wake(queue_of(other));
@@ -318,10 +318,10 @@ void Machine::step_over() {
   start_ready();
 }
 
-// Enough steps: as many as asked for, or the state came back, or (after at most 32) it hardly will.
+// Enough steps: the number asked for, or the state recurred, or (after at most 32) it hardly will.
 bool Machine::enough() {
   auto steps = static_cast<int>(step_ends_.size());
-  // Where several steps end in one instant, only the last one's end is a state of its own.
+  // If several steps end in one instant, only the last one's end is a state of its own.
   while (static_cast<int>(states_.size()) < steps - 1) states_.push_back({states_.size(), 0});
   states_.push_back(fingerprint(true));
   marks_.resize(states_.size(), timeline_.size());
@@ -335,7 +335,7 @@ bool Machine::enough() {
   return steps >= settled_;
 }
 
-// How many steps the queue farthest ahead is past the one that ended last.
+// The number of steps by which the farthest queue is past the one that ended last.
 int Machine::ahead() const {
   int64_t most = 0;
   for (const QueueState& queue : queues_) most = std::max<int64_t>(most, queue.step);

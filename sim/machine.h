@@ -1,7 +1,7 @@
 // Runs a wiring in virtual time: the actor state machine of actors/ under SimGrid's clock.
 //
-// At every instant: the acts that end then send their messages, in the order of (class, actor); then every
-// queue that may go on starts its next act, in the order of queues; acts that take no time end in the same
+// At every instant, first the acts that end send their messages, in the order of (class, actor). Then every
+// queue that may continue starts its next act, in the order of queues; acts that take no time end in the same
 // instant. An ordered queue waits for the item whose turn it is; an open one takes the item that became ready
 // first. A joint act (a collective, a pull with a turn on its source's queue) begins when all its members'
 // queues have come to it.
@@ -26,14 +26,14 @@ class Machine {
  public:
   // `slowdown`: share of the compute queue's speed lost while a collective of the unit runs.
   // `periodic`: a period of micro-batches inside a step that is proved to repeat is repeated by arithmetic.
-  // timeline: by unit, whether its acts are kept.
+  // `timeline`: by unit, whether its acts are kept.
   Machine(const Wiring& wiring, double slowdown, std::vector<char> timeline, bool periodic);
 
-  // Runs until `steps` steps are over; 0: until the state at a step's end recurs. Throws Error (cannot run),
-  // naming who waits for whom, if nothing can go on before. `look`: see Options.
+  // Runs until `steps` steps are over; 0: until the state at a step's end recurs. If nothing can continue
+  // before, throws Error (cannot run) naming who waits for whom. `look`: see Options.
   void run(int steps, const std::function<void()>& look = {});
 
-  // After run(): how many steps lie between the last two equal states at the end of a step; 0: none seen.
+  // After run(): the number of steps between the last two equal states at the end of a step; 0: none seen.
   int period() const { return period_; }
   const std::vector<Ticks>& step_ends() const { return step_ends_; }
   Meter& meter() { return meter_; }
@@ -64,8 +64,8 @@ class Machine {
     bool flowing = false;  // the flow has started
     int arrived = 0;       // lead of a joint act: members that have come to it
   };
-  // A unit's compute act, or a group member by member, while communication beside it may slow it. Both round
-  // to ticks alike.
+  // A unit's compute act, or a group member by member, while communication beside it may slow it. Both are
+  // rounded to ticks in the same way.
   struct Elastic {
     int communications = 0;      // in flight on the unit
     int actor = -1;              // whose event is the end
@@ -76,12 +76,12 @@ class Machine {
     Ticks left = 0;              // of its length, then
   };
 
-  // 128 bits of the state that the future depends on, relative to now.
+  // 128 bits of the state that determines the future, relative to now.
   struct Fingerprint {
     uint64_t high = 0, low = 0;
     friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
   };
-  // A state, and the counts of the past that a repeated period adds to.
+  // A state, and the past counts to which a repeated period adds.
   struct Sample {
     Fingerprint state;
     Ticks now = 0;
@@ -178,12 +178,12 @@ class Machine {
   int64_t acts_per_step_ = 0;
   int steps_ = 0;
   bool step_ended_ = false;          // in this instant
-  int settled_ = 0;                  // the step after which a regime may go on by arithmetic
+  int settled_ = 0;                  // the step after which arithmetic may continue a regime
   int period_ = 0;                   // steps after which the state came back, 0: not seen
   std::vector<size_t> marks_;        // of the timeline, at the ends of steps
   std::vector<Fingerprint> states_;  // at the ends of steps
   bool periodic_ = false;
-  int reference_ = -1;  // the queue whose progress samples are taken by
+  int reference_ = -1;  // the queue whose progress triggers samples
   bool sample_due_ = false;
   int repeated_in_ = -1;                               // the step in which a period was repeated last
   std::vector<Sample> samples_;                        // of this step

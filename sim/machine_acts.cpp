@@ -21,7 +21,7 @@ void Machine::begin(int lead) {
   begin_wait(lead);
 }
 
-// From when an unbroken chain of communications led to the beginning of `item` now.
+// Start of the unbroken chain of communications that led to the beginning of `item` now.
 Ticks Machine::chain_start(int item) const {
   const QueueState& queue = at(queues_, queue_of(item));
   Ticks since = now_;
@@ -45,7 +45,7 @@ void Machine::begin_member(int item) {
   account_begin(actor, at(acts_, actor).index, now_);
 }
 
-// A compute queue that stood idle until a communication ended waited for it.
+// A compute queue that was idle until a communication ended has waited for it.
 void Machine::note_wait(int actor) {
   const WiredActor& wired = at(wiring_.actors, actor);
   if (wired.queue != at(wiring_.units, wired.unit).compute_queue) return;

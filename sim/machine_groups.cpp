@@ -7,8 +7,8 @@
 namespace boxcar::sim {
 namespace {}  // namespace
 
-// A member that is ready now is still so when its turn comes: nothing takes a readable or a free slot away.
-// So if all are, they run back to back.
+// A member that is ready now is still ready when its turn comes: nothing takes a readable or a free slot
+// away. So if all are ready, they run back to back.
 bool Machine::runs_as_one(const WiredGroup& group, int64_t act) const {
   for (int modulus : group.moduli) {
     if ((act + 1) % modulus == 0) return false;
@@ -69,7 +69,7 @@ void Machine::finish_group(int queue_index) {
   count_step(step, group.size);
 }
 
-// When each member of the running group starts, and the last one ends, into times_.
+// Writes the start of each member of the running group, and the end of the last one, into times_.
 void Machine::member_times(int queue_index) {
   const QueueState& queue = at(queues_, queue_index);
   const WiredGroup& group = at(wiring_.groups, queue.group);

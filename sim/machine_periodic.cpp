@@ -1,10 +1,10 @@
 // A regime that repeats, inside a step or from step to step, is repeated by arithmetic.
 //
-// The state decides all that happens: where every queue stands, messages arrived and not yet used, ends of
-// acts and flows. Suppose that it recurs: all ends lie the same time later, and all queues the same number of
-// runs further in schedules that go on alike. Then the acts in between come again, as long as the schedules
-// go on alike and no rate (a gradient accumulated over m acts, a weight read by m acts) is completed. Times,
-// positions and counters are moved on by that many periods at once.
+// The state decides all that happens: positions of queues, messages arrived and not yet used, ends of acts
+// and flows. Suppose that it recurs: all ends are later by the same time, and all queues are the same number
+// of runs further in schedules that continue alike. Then the acts in between come again, as long as the
+// schedules continue alike and no rate (a gradient accumulated over m acts, a weight read by m acts) is
+// completed. Times, positions and counters are advanced by that many periods at once.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,7 +15,7 @@
 namespace boxcar::sim {
 namespace {
 
-constexpr size_t least_runs = 8;  // of a schedule that may be worth it
+constexpr size_t least_runs = 8;  // of a schedule for which it may be worthwhile
 
 // Two independent 64-bit mixes of a sequence of numbers.
 class Hash {

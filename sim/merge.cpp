@@ -65,14 +65,14 @@ class Merger {
     return at(merging_.last_reader, index) >= 0;
   }
 
-  // The reader whose last act on a version comes after all others', the same for all versions; -1 where there
-  // is none.
+  // The reader whose last act on a version comes after all others', the same for all versions; -1 if there is
+  // none.
   int last_reader(int index) {
     const std::vector<Reader>& readers = at(readers_, index);
     auto before = [&](const Reader& a, const Reader& b) {
       return order_.always_before({a.actor, a.repeat, a.repeat - 1}, {b.actor, b.repeat, b.repeat - 1});
     };
-    Reader last = readers[0];  // if there is one, it comes after any other that was taken for it
+    Reader last = readers[0];  // if there is one, it comes after any other candidate
     for (const Reader& reader : readers)
       if (before(last, reader)) last = reader;
     bool after_all = std::all_of(readers.begin(), readers.end(), [&](const Reader& other) {
@@ -119,7 +119,7 @@ class Merger {
     }
   }
 
-  // An input that comes by message.
+  // Whether an input comes by message.
   bool elsewhere(int actor, const ir::Input& input) const {
     if (in_place(program_, actor, input)) return false;
     return input.program >= 0 || input.peers >= 0 || !at(merging_.implied, input.reg);
@@ -129,7 +129,7 @@ class Merger {
     return actor.kind == ir::ActorKind::collective || actor.kind == ir::ActorKind::pull;
   }
 
-  // A group that begins with the first reader of another queue's output is seldom found unready.
+  // A group that begins with the first reader of another queue's output is seldom unready.
   bool cut_before(int actor) const {
     if (alone(at(program_.actors, actor))) return true;
     for (const ir::Input& input : at(program_.actors, actor).inputs) {
@@ -147,7 +147,7 @@ class Merger {
   bool cut_after(int actor) {
     if (alone(at(program_.actors, actor))) return true;
     for (int reg : at(program_.actors, actor).outputs) {
-      if (at(pulled_, reg)) return true;  // a turn may come behind it
+      if (at(pulled_, reg)) return true;  // a turn may come after it
       if (!at(merging_.implied, reg) && at(program_.registers, reg).every == 1) return true;
     }
     for (const ir::Input& input : at(program_.actors, actor).inputs) {
@@ -157,7 +157,7 @@ class Merger {
   }
 
   // The producer uses the slot that act i gives back in its act i + count - initial. If it then also reads
-  // what an act of this queue after act i writes, the ack may wait until that act ends.
+  // something that an act of this queue after act i writes, the ack may wait until that act ends.
   bool ack_may_wait(int actor, const ir::Input& input) {
     if (input.program >= 0 || input.peers >= 0) return false;
     const ir::Register& reg = at(program_.registers, input.reg);

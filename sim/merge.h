@@ -1,20 +1,20 @@
-// Neighbouring acts of a compute queue as one activity: which acts may merge, and which messages their
+// Neighbouring acts of a compute queue as one activity: the acts that may merge, and the messages that their
 // queue's order makes superfluous.
 //
 //   compute: norm qkv attention proj | all_reduce on net.tp | residual norm2 up gelu down | all_reduce ...
 //   two groups a layer and direction: [norm qkv attention proj] [residual ... down]; the registers between
 //   members need no messages
 //
-// A register is *implied* if its producer and all its readers are on one ordered queue and the order of that
-// queue over the schedule alone has every read after its write and every write after the reads of what it
-// overwrites. It needs no messages, in any run.
+// A register is *implied* if its producer and all its readers are on one ordered queue, and the order of that
+// queue over the schedule alone puts every read after its write and every write after the reads of the value
+// that it overwrites. It needs no messages, in any run.
 //
 // A *group* is a run of acts of one phase that, once all its members are ready, run back to back and tell
 // other queues nothing before the last one ends:
 // - only the last member sends a req at every act to a reader on another queue;
 // - an ack from a member before the last to another queue may wait for the last member's end, because its
 //   receiver cannot use the slot before: the receiver also reads what a later act of this queue writes;
-// - where a member sends at every m-th act only (a gradient accumulated over m acts, a weight read m times),
+// - if a member sends only at every m-th act (a gradient accumulated over m acts, a weight read m times),
 //   every m-th act of the group runs member by member: `moduli` lists these m.
 // If not all members are ready when the group's turn comes, that act runs member by member. So merging
 // changes no time, whatever the durations.
@@ -33,7 +33,7 @@ struct Group {
 
 struct Merging {                 // of one program
   std::vector<char> implied;     // by register
-  std::vector<int> last_reader;  // by implied register: whose act gives the slot back; -1: nobody reads it
+  std::vector<int> last_reader;  // by implied register: its act gives the slot back; -1: nobody reads it
   std::vector<Group> groups;
 };
 

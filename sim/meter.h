@@ -30,7 +30,7 @@ class Meter {
   // Bytes of slots taken (positive) or given back at `when`, not before the time up to which changes are
   // applied. The level after all changes of an instant counts.
   void change(int unit, int64_t bytes, Ticks when);
-  // Those before `before`, as none before it will come any more.
+  // Applies changes before `before`; none before it may come later.
   void apply_changes(int unit, Ticks before);
   int64_t level(int unit) const;  // now
   int64_t peak(int unit) const;   // of applied changes
@@ -38,7 +38,7 @@ class Meter {
   const StepMeter& step(int unit, int step) { return of(unit, step); }
 
   // Times of all units from step `step` on, flat. repeat() takes those of an earlier moment `since` as
-  // `before`: all that came in between comes `times` more, each `period` later.
+  // `before`: everything in between comes `times` more, each time `period` later.
   std::vector<Ticks> totals(int step) const;
   void repeat(int step, Ticks since, const std::vector<Ticks>& before, int64_t times, Ticks period);
 

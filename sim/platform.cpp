@@ -76,7 +76,7 @@ std::vector<int> Platform::collective(const std::vector<int>& devices, bool betw
     if (++ranks[node] == 1) nodes.push_back(node);
   }
   if (!between_nodes) return links;
-  std::map<int, int> leaf_rings;  // rings that pass through a leaf: as many as the most ranks on a node
+  std::map<int, int> leaf_rings;  // rings that pass through a leaf: the most ranks on one of its nodes
   int rings = 0;
   for (const auto& [node, count] : ranks) {
     int& most = leaf_rings[leaf_of(node * cluster_.node.gpus)];

@@ -5,8 +5,8 @@
 //
 // Links are numbered from 0; those of ports, NICs and uplinks come in pairs: an even one carries bytes that
 // leave (up), the next one bytes that arrive (down), so that full-duplex hardware never contends with itself.
-// Where a node has fewer NICs than GPUs, neighbours share one; where it has more, a GPU owns several, taken
-// as one link. Leaf-spine: one pair of uplinks per leaf, with all its capacity, if it is oversubscribed (else
+// If a node has fewer NICs than GPUs, neighbours share one; if it has more, a GPU owns several, taken as one
+// link. Leaf-spine: one pair of uplinks per leaf, with all its capacity, if it is oversubscribed (otherwise
 // it cannot be a bottleneck). Fat trees, tori and dragonflies have SimGrid's links and routes (fabric.h).
 // Bandwidths are bytes/s one way.
 #pragma once
@@ -38,12 +38,11 @@ class Platform {
   // Links of one device, for folding: its ports, its NICs, its leaf's uplinks.
   std::vector<int> links_of(int device) const;
   int node_of(int device) const { return cluster_.node_of(device); }
-  // The leaf switch of a device; 0 where the fabric has one switch.
+  // The leaf switch of a device; 0 if the fabric has one switch.
   int leaf_of(int device) const;
-  // True where bandwidth between leaves can be short.
+  // True if bandwidth between leaves can be short.
   bool shares_uplinks() const { return first_uplink_ >= 0; }
-  // True where links between nodes are alike for all pairs under the same leaves, so that devices can be
-  // folded.
+  // True if links between nodes are alike for all pairs under the same leaves, so that devices can be folded.
   bool folds_between_nodes() const;
 
  private:

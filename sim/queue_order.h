@@ -22,7 +22,7 @@ class QueueOrder {
   explicit QueueOrder(const ir::Program& program);
 
   // True if for every u the act of `a` comes before that of `b`. Both actors are on one ordered queue. False
-  // where the series do not advance alike over a step or begin before act 0.
+  // if the series do not advance alike over a step or begin before act 0.
   bool always_before(const ActSeries& a, const ActSeries& b);
 
   int acts_per_step(int actor) const;

@@ -1,4 +1,4 @@
-// Acts that ran for real as a result of the simulator, so that both are written and compared alike.
+// Acts that really ran, as a result of the simulator, so that both are written and compared alike.
 #pragma once
 
 #include <vector>

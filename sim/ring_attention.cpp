@@ -13,7 +13,7 @@ namespace {
 bool is_backward(const ir::Actor& actor) { return actor.is(ir::OpKind::attention_grad); }
 bool is_attention(const ir::Actor& actor) { return actor.is(ir::OpKind::attention) || is_backward(actor); }
 
-// Keys and values among what an attention reads: after dy and q, or after q.
+// Whether an input of an attention is keys or values: those come after dy and q, or after q.
 bool is_key_or_value(const ir::Actor& actor, size_t input) {
   const size_t keys = is_backward(actor) ? 2 : 1;
   return input == keys || input == keys + 1;

@@ -1,15 +1,14 @@
 // Attention over a sequence that ranks share, run in a ring (Liu et al. 2023, arXiv 2310.01889; Megatron-LM's
-// context parallelism): keys and values go round, and each part is attended to while the next is on its way.
+// context parallelism): keys and values go round, and each part is attended to while the next is in flight.
 //
-//   in the plan                                           in a ring of c ranks
-//   gather keys, gather values, attention over all        c attentions over a part each, beside c - 1
-//   exchanges
+//   in the plan                                      in a ring of c ranks
+//   gather keys, gather values, attention over all   c attentions over a part each, beside c - 1 exchanges
 //
-// Both move the same bytes over the same links and compute the same products. In a ring the exchanges show
-// where they take longer than the attentions beside them: over all parts but a rank's own. Backward, the
-// gradients of keys and values go round with them. Causal sequences are cut so that ranks have equal work, as
-// Megatron-LM cuts them: a rank's own part is causal; in the others half of the queries or half of the keys
-// count.
+// Both move the same bytes over the same links and compute the same products. In a ring the exchanges are
+// exposed as far as they take longer than the attentions beside them: over all parts but a rank's own. In the
+// backward pass, the gradients of keys and values go round with them. Causal sequences are cut so that ranks
+// have equal work, as Megatron-LM cuts them: a rank's own part is causal; in the others half of the queries
+// or half of the keys count.
 #pragma once
 
 #include <vector>
@@ -45,7 +44,7 @@ struct PartSeconds {
 PartSeconds part_seconds(const backends::DeviceProfile& device, const ir::Actor& attention, int ranks,
                          ir::Types inputs, ir::Types outputs);
 
-// The share of the exchanges' seconds that shows beside the attentions over the other parts. In [0, 1].
+// The share of the exchanges' seconds that the attentions over the other parts do not hide. In [0, 1].
 double shown_share(double exchanges, double others);
 
 }  // namespace boxcar::sim

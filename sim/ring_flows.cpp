@@ -80,7 +80,7 @@ std::optional<int> RingFlows::ended(int tag) {
   return std::nullopt;
 }
 
-// A hop's next round needs its own last round sent, and that of the hop before it received.
+// A hop's next round needs its own last round sent, and the previous hop's last round received.
 void RingFlows::try_begin(int run_index, int hop) {
   const Run& run = at(runs_, run_index);
   int round = at(run.begun, hop);

@@ -1,4 +1,4 @@
-// Collectives as all their flows: each rank's transfer to its neighbour in each round is a flow of its own.
+// Collectives as all their flows: each rank's transfer to its neighbour in each round is its own flow.
 //
 //   all_reduce over ranks 0 1 2 3 of a node: 6 rounds of 4 flows, 0 -> 1, 1 -> 2, 2 -> 3, 3 -> 0
 //   over 2 nodes of 4: 4 rings, rank k of one node to rank k of the other, 2 rounds each way
@@ -26,8 +26,8 @@ struct Ring {
   int rounds = 0;
 };
 
-// Rings over `devices` in rank order: one inside a node, else one for each rank of a node. `rounds_per_rank`:
-// how often a part goes round (2 for all_reduce, else 1).
+// Rings over `devices` in rank order: one inside a node, otherwise one for each rank of a node.
+// `rounds_per_rank`: how often a part goes round (2 for all_reduce, otherwise 1).
 Ring ring_of(const Platform& platform, const std::vector<int>& devices, bool between_nodes,
              int rounds_per_rank);
 

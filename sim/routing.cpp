@@ -13,7 +13,7 @@ bool is_routing(const ir::Actor& actor) {
   return actor.is(OpKind::dispatch) || actor.is(OpKind::combine) || actor.is(OpKind::combine_grad);
 }
 
-// The load of the fullest expert's device over the mean, where each device has `own` of the experts.
+// The load of the fullest expert's device over the mean, if each device has `own` of the experts.
 double fullest(double experts, double own, double skew) {
   return (skew + (own - 1) * (experts - skew) / (experts - 1)) / own;
 }

@@ -13,7 +13,7 @@ constexpr const char* timing_precision = "--cfg=precision/timing:1e-12";
 constexpr const char* timing_precision = "--cfg=surf/precision:1e-12";
 #endif
 
-// The network model without corrections (design, section 5) and silence.
+// The network model without corrections (design, section 5), and no output.
 constexpr const char* arguments[] = {"boxcar",
                                      "--log=root.thres:critical",
                                      "--cfg=network/model:CM02",
@@ -41,7 +41,7 @@ Engine::Engine() {
   });
 }
 
-// SimGrid takes SIGINT and SIGSEGV for itself; give them back.
+// Returns SIGINT and SIGSEGV, which SimGrid takes for itself.
 void Engine::create() {
   std::vector<std::string> args(std::begin(arguments), std::end(arguments));
   std::vector<char*> argv;
@@ -73,7 +73,7 @@ AnyRouteZone* Engine::free_zone(const std::string& name) const {
   return made;
 }
 
-// A sealed zone takes no more links, so each batch gets one of its own; routes ignore it.
+// A sealed zone takes no more links, so each batch has its own; routes ignore the zone.
 void Engine::add_links() {
   AnyRouteZone* batch = free_zone("links" + std::to_string(batches_++));
   for (int i = 0; i < links_per_zone; ++i) {

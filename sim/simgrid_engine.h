@@ -1,8 +1,8 @@
-// The process's one SimGrid engine. The only header of ours that includes SimGrid's, for virtual_time.cpp and
+// The process's one SimGrid engine. Our only header that includes SimGrid's, for virtual_time.cpp and
 // fabric.cpp alone.
 //
-// SimGrid keeps its engine and its clock in globals and makes neither anew, so this is a singleton, against
-// our own rule; a run leaves behind a clock that has moved on and links to be used again.
+// SimGrid keeps its engine and its clock in globals and cannot make them anew, so this is a singleton,
+// against our own rule. A run leaves behind a clock that has advanced and links for the next run.
 #pragma once
 
 #include <map>
@@ -24,7 +24,7 @@ namespace routing = simgrid::kernel::routing;
 #if SIMGRID_VERSION >= 40000
 inline s4u::Host* add_host(s4u::NetZone* zone, const std::string& name) { return zone->add_host(name, 1.0); }
 inline s4u::Link* add_link(s4u::NetZone* zone, const std::string& name) { return zone->add_link(name, 1.0); }
-// 4.x makes a root of its own, from which a zone takes its models.
+// 4.x makes its own root, from which a zone takes its models.
 inline void join_tree(s4u::Engine* engine, routing::NetZoneImpl* zone) {
   zone->set_parent(engine->get_netzone_root()->get_impl());
 }
@@ -43,7 +43,7 @@ using Flow = s4u::Comm;  // whose end is signalled by the type of activity
 using Flow = s4u::Activity;
 #endif
 
-// Answers every route with the links of the flow that is being started.
+// Answers every route with the links of the flow being started.
 class AnyRouteZone : public routing::NetZoneImpl {
  public:
   explicit AnyRouteZone(const std::string& name) : NetZoneImpl(name) {}
@@ -69,7 +69,7 @@ struct Engine {
   std::map<std::string, std::vector<s4u::Host*>> fabrics;  // hosts, one a node, of the fabrics built so far
 
   Engine();
-  s4u::Link* link(size_t index);  // handed out again in the next run
+  s4u::Link* link(size_t index);  // reused in the next run
   // A zone outside the tree, which can still be built after the tree is sealed.
   AnyRouteZone* free_zone(const std::string& name) const;
 

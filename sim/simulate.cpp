@@ -31,7 +31,7 @@ void check_fits(const ir::Plan& plan, const backends::Cluster& cluster) {
                                                  cluster.name, cluster.devices()));
 }
 
-// No class holds more than its arena has, nor its device. Where an allocator gives memory, the order of the
+// No class holds more than its arena has, nor its device. If an allocator gives memory, the order of the
 // schedule has decided whether it fits (planner/holdings.h): queues that run ahead may hold more here.
 void check_memory(const ir::Plan& plan, const backends::Cluster& cluster, const ClassResult& result) {
   const ir::Program& program = at(plan.programs, result.program);
@@ -80,7 +80,7 @@ std::vector<char> kept(const Wiring& wiring, const Options& options) {
   return result;
 }
 
-// A regime of `period` steps goes on until `steps`: their ends and, where kept, their acts, by arithmetic.
+// Continues a regime of `period` steps until `steps`: their ends and, if kept, their acts, by arithmetic.
 class Continuation {
  public:
   Continuation(const Wiring& wiring, const Machine& machine, int steps)
@@ -97,13 +97,13 @@ class Continuation {
 
   const std::vector<Ticks>& ends() const { return ends_; }
 
-  // A step that was run and is like the last one.
+  // The index of a step that was run and is like the last one.
   int last_like() const {
     int beyond = steps_ - known_;
     return beyond == 0 ? known_ - 1 : steps_ - 1 - (beyond + period_ - 1) / period_ * period_;
   }
 
-  // Mean time of a step: over a period where one is known, else over the later half of the steps.
+  // Mean time of a step: over a period if one is known, otherwise over the later half of the steps.
   double step_seconds() const {
     if (steps_ == 0) return 0;
     int last = steps_ - 1;

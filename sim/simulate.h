@@ -1,5 +1,5 @@
-// Runs a plan on a cluster description in virtual time: the actor state machine of actors/ with SimGrid's
-// clock and links under it. Says when every act began and ended.
+// Runs a plan on a cluster description in virtual time: the actor state machine of actors/ on SimGrid's clock
+// and links. Reports when every act began and ended.
 //
 // One device per class of the plan is simulated (fold.h refines classes first so that all members of a class
 // see the same); `fold = false` simulates every device. Not thread-safe: one simulation at a time in a
@@ -22,10 +22,9 @@ struct Options {
   bool periodic = true;  // repeat a proved periodic regime by arithmetic
   bool every_flow =
       false;  // collectives as all their flows, unfolded (ring_flows.h), else one each per bottleneck link
-  int steps = 0;          // 0: until the state at a step's end was there before (at most 32)
-  bool timeline = false;  // keep every act of every step
-  int64_t timeline_acts =
-      200'000;  // in a step; where there are more, of the first class of each program alone
+  int steps = 0;                    // 0: until the state at a step's end recurs (at most 32)
+  bool timeline = false;            // keep every act of every step
+  int64_t timeline_acts = 200'000;  // in a step; if there are more, only of the first class of each program
   // Called many times a second; an exception from it ends the simulation.
   std::function<void()> look = {};
 };
@@ -53,13 +52,13 @@ struct Result {
   double first_step_seconds = 0;
   std::vector<double> step_ends;
   std::vector<ClassResult> classes;
-  std::vector<Act> timeline;  // by class, actor and index; empty unless asked for
+  std::vector<Act> timeline;  // by class, actor and index; empty unless requested
   bool folded = false;
   int64_t events = 0;  // activities of the engine
   double wall_seconds = 0;
 };
 
-// Throws Error (cannot run) naming who waits for whom where the plan hangs, and where a quota is exceeded.
+// Throws Error (cannot run) if the plan hangs, naming who waits for whom, or if a quota is exceeded.
 Result simulate(const ir::Plan& plan, const backends::Cluster& cluster, const Options& options = {});
 
 // Seconds of one act when nothing contends: kernels from kernel_time, communication from collective_time. By

@@ -1,4 +1,4 @@
-// The acts of a simulation's last step, by class and actor, and what its registers held meanwhile.
+// The acts of a simulation's last step, by class and actor, and the contents of its registers meanwhile.
 //
 //   Options options; options.timeline = true;
 //   const Result result = simulate(plan, cluster, options);
@@ -41,7 +41,7 @@ class StepTimeline {
   bool all_kept() const { return all_kept_; }
   double begin() const { return begin_; }  // of the last step
   double end() const { return end_; }
-  // Acts of the last step that run ahead (loads, gathers) may begin before the step before it ends.
+  // Acts of the last step that run ahead (loads, gathers) may begin before the previous step ends.
   double first_start() const;
   bool in_last_step(size_t cls, const Act& act) const;
 
@@ -53,18 +53,18 @@ class StepTimeline {
   Source source_of(size_t cls, const ir::Input& input) const;
   // The class that members of `cls` pull from by these peers; -1: none.
   int peer_class(size_t cls, const ir::Peers& peers) const;
-  // The act that published the slot read by a reader's act `index`; nullptr where the slot was there from the
+  // The act that published the slot read by a reader's act `index`; nullptr if the slot was there from the
   // start.
   const Act* writer_of(const Source& source, const ir::Input& input, int index) const;
 
-  // Tells `held` of each slot of each register of a class from when to when: from the start of the act that
+  // Calls `held` for each slot of each register of a class with its interval: from the start of the act that
   // first writes it to the end of the last act that reads it. `for_later`: only acts after the last step will
   // read it, and `to` is the end of the act that wrote it.
   using Held = std::function<void(const ir::Register& reg, double from, double to, bool for_later)>;
   void each_holding(size_t cls, const Held& held) const;
 
-  // Bytes that one device of the class holds, in each of `windows` equal parts of the last step, at the
-  // moment when it holds most. States that are updated in place are held throughout.
+  // Bytes that one device of the class holds, in each of `windows` equal parts of the last step, at the peak
+  // of that part. States that are updated in place are held throughout.
   std::vector<HeldBytes> held_over_time(size_t cls, int windows) const;
 
  private:
@@ -77,7 +77,7 @@ class StepTimeline {
   bool all_kept_ = true;
 };
 
-// Whether an actor updates this input in place: it reads what its own act before left there.
+// Whether an actor updates this input in place: it reads the value that its own previous act left there.
 bool is_own(const ir::Actor& actor, const ir::Input& input);
 
 }  // namespace boxcar::sim

@@ -1,6 +1,6 @@
 // Virtual time as whole ticks of 2^-43 s (0.11 ps), so that sums of durations do not depend on their order
 // and two states can be compared exactly: merged and unmerged runs then agree to the tick. The ends of flows
-// that share links are SimGrid's: they differ by up to a nanosecond with what else happens meanwhile.
+// that share links are SimGrid's: they differ by up to a nanosecond with other concurrent events.
 //
 //   to_ticks(0.5) == int64_t{1} << 42;  to_seconds(to_ticks(2e-6)) is 2e-6 within 0.06 ps
 //

@@ -48,7 +48,7 @@ class Writer {
 
  private:
   // From the trace's begin. Readers count in nanoseconds and drop slices that overlap, so begins and ends are
-  // rounded, and durations are what lies between.
+  // rounded, and durations are their differences.
   int64_t nanoseconds(double seconds) const { return std::llround((seconds - zero_) * 1e9); }
   double microseconds(double seconds) const { return static_cast<double>(nanoseconds(seconds)) / 1000; }
 

@@ -3,9 +3,9 @@
 // One process per simulated device (its class's first member), one track per queue, a slice per act; arrows
 // from the act that filled a register to the acts on other queues and devices that read it; counters of the
 // bytes and the number of register slots in use, sampled as the maximum over a few thousand windows. Only a
-// run's last step is written. Time 0 is where its first act starts, which may be before the step before it
-// ends: loads and gathers run ahead. Where the timeline lacks devices, the others are written, with arrows
-// between devices only.
+// run's last step is written. Time 0 is the start of its first act, which may be before the previous step
+// ends: loads and gathers run ahead. If the timeline lacks devices, the others are written, with arrows only
+// between devices.
 #pragma once
 
 #include <ostream>

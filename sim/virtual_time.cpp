@@ -48,7 +48,7 @@ struct VirtualTime::Impl : Listener {
   std::vector<s4u::CommPtr> ended;  // kept until their own callbacks are over
   std::vector<int> tags;
 
-  // Waits alone pass without SimGrid; while flows are in flight its clock goes along.
+  // Waits alone pass without SimGrid; while flows are in flight its clock advances too.
   void run_all() {
     while (!stopped || flowing > 0) {
       if (flowing > 0) {
@@ -102,7 +102,7 @@ struct VirtualTime::Impl : Listener {
     timer = nullptr;
   }
 
-  // One instant: everything that ends at the timer's tick, also what takes no time and starts in it.
+  // One instant: everything that ends at the timer's tick, including acts without time that start in it.
   void fire() {
     timer = nullptr;  // SimGrid deletes it
     ended.clear();
@@ -147,7 +147,7 @@ struct VirtualTime::Impl : Listener {
     flow.comm->set_data(reinterpret_cast<void*>(index + 1));
     flow.comm->set_payload_size(static_cast<uint64_t>(bytes * units_per_byte + 0.5));
     flow.comm->set_source(sg.from);
-    flow.comm->set_destination(sg.to);  // which starts it
+    flow.comm->set_destination(sg.to);  // this starts it
   }
 
   void flow_ended(const s4u::Activity& activity) override {

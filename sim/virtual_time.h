@@ -9,11 +9,11 @@
 //   time.run([](Ticks now, std::span<const int> tags) { ... });
 //
 // SimGrid allows one engine in a process, which cannot be made anew, so all runs of a process share one and
-// each run counts from the engine's clock at its start. Links are SimGrid links without latency (a share goes
-// by a route's latency even in the CM02 model); a route is any list of links, and naming a link k times makes
-// a flow weigh k on it, as k flows at that rate would. SimGrid's own routing needs a table of all pairs of
-// hosts; here a zone of ours answers with the route of the flow that is just being started. No simulated
-// process is created, so no context switches: waits are SimGrid timers and flows report their end.
+// each run counts from the engine's clock at its start. Links are SimGrid links without latency (shares
+// depend on a route's latency even in the CM02 model); a route is any list of links, and naming a link k
+// times makes a flow weigh k on it, as k flows at that rate would. SimGrid's own routing needs a table of all
+// pairs of hosts; here our own zone answers with the route of the flow being started. No simulated process is
+// created, so there are no context switches: waits are SimGrid timers and flows report their end.
 //
 // While no flow is in flight the engine's clock stands still and waits pass without it: an exact shortcut
 // that also keeps the clock, a double, precise over many runs. Durations of flows are rounded to 2^-32 s
@@ -51,10 +51,10 @@ class VirtualTime {
   // From within a step: no further step is taken; flows in flight are forgotten.
   void stop();
 
-  // From within a step: moves everything in flight `ticks` into the future, now() with it, as if that time
-  // had passed without an event.
+  // From within a step: moves everything in flight `ticks` into the future, and now() with it, as if that
+  // time had passed without an event.
   void skip(Ticks ticks);
-  // Bytes that a flow with this tag has left; 0 where there is none.
+  // Bytes that a flow with this tag has left; 0 if there is none.
   double bytes_left(int tag) const;
 
   Ticks now() const;

@@ -97,7 +97,7 @@ class Builder {
     w_.units.push_back(unit);
   }
 
-  // Where an input's register is written: a unit, and a register of its program.
+  // The unit that writes an input's register, and the register of its program.
   std::pair<int, int> source_of(const Unit& unit, const ir::Input& input) const {
     if (input.program < 0 && input.peers < 0) return {unit.cls, input.reg};
     int device = at(plan_.classes, unit.cls).devices.front();

@@ -1,5 +1,5 @@
-// A plan laid out for simulation: one *unit* (simulated device) per class, actors of all units numbered
-// through, with everything that a run does not change in flat arrays.
+// A plan laid out for simulation: one *unit* (simulated device) per class, with the actors of all units
+// numbered consecutively and all data that a run does not change in flat arrays.
 //
 //   plan of 2 classes, 3 and 2 actors:  unit 0 has actors 0 1 2, unit 1 has 3 4; queues likewise
 //
@@ -27,7 +27,7 @@ struct Port {
   int port = 0;
 };
 
-// Links that a flow crosses, repeated by multiplicity. `bandwidth`: what one flow alone gets, bytes/s.
+// Links that a flow crosses, repeated by multiplicity. `bandwidth`: of one flow alone, bytes/s.
 struct Path {
   std::vector<int> links;  // of Wiring::link_capacity
   double bandwidth = 0;
@@ -54,8 +54,8 @@ struct WiredActor {
   bool slows = false;  // slows compute beside it: collectives, whose channels take multiprocessors
 };
 
-// Bytes of an implied register, which no message takes or gives back: `take` at the begin of every `every`-th
-// act from act 0, else given back at the end of every `every`-th.
+// Bytes of an implied register, which no message takes or gives back: with `take`, taken when every
+// `every`-th act from act 0 begins; otherwise given back when every `every`-th ends.
 struct Hold {
   int64_t bytes = 0;
   int every = 1;
@@ -123,7 +123,7 @@ struct Wiring {
   std::vector<int> in_repeat;                  // by input port
   std::vector<int> hold_begin;                 // by actor, then one past the end
   std::vector<Hold> holds;
-  std::vector<int64_t> out_bytes;  // by output port: of one slot; 0 where it is updated in place
+  std::vector<int64_t> out_bytes;  // by output port: of one slot; 0 if it is updated in place
   std::vector<int> out_every;      // by output port
 
   int lead_of(int actor) const {
@@ -135,13 +135,12 @@ struct Wiring {
   std::string name_of(int actor) const;  // "stage0[3].h3.attn.qkv": program, class, actor
 };
 
-// Throws Error (bad input) where a group's member lacks the joint act or a pull has no source. `costs` by
-// class, `mergings` by program. `gradients_stay`: gradients read by phases that run once a step are always
-// held.
+// Throws Error (bad input) if a group's member lacks the joint act or a pull has no source. `costs` by class,
+// `mergings` by program. `gradients_stay`: gradients read by phases that run once a step are always held.
 Wiring wire(const ir::Plan& plan, const Platform& platform, const std::vector<std::vector<ActCost>>& costs,
             const std::vector<Merging>& mergings, bool every_flow, bool gradients_stay = false);
 
-// True where actor reads register `reg` that it writes itself: an update in place, without messages.
+// True if actor reads register `reg` that it writes itself: an update in place, without messages.
 bool in_place(const ir::Program& program, int actor, const ir::Input& input);
 
 }  // namespace boxcar::sim

@@ -8,8 +8,8 @@ namespace {
 
 bool has_failures(const Campaign& run) { return std::isfinite(run.mtbf_seconds); }
 
-// The time between checkpoints that is best where it need not be whole steps: the one root of
-// x = 1 - exp(-(x + d)) in (0, 1), in units of the mean time between failures.
+// The best time between checkpoints if it need not be whole steps: the one root of x = 1 - exp(-(x + d)) in
+// (0, 1), in units of the mean time between failures.
 double best_seconds(const Campaign& run) {
   const double d = run.checkpoint_seconds / run.mtbf_seconds;
   double low = 0, high = 1;

@@ -20,15 +20,15 @@
 // - times between failures are exponentially distributed, and all GPUs work for one job: a failure anywhere
 //   stops all of it, and M is inversely proportional to the number of GPUs (mtbf_of);
 // - a failure may come at any time, also while a checkpoint is written and during a restart. The steps since
-//   the last whole checkpoint are lost, a restart that fails begins anew;
+//   the last whole checkpoint are lost; a restart that fails begins anew;
 // - a checkpoint is written synchronously: all GPUs wait for it, and it takes as long every time. A framework
-//   that writes beside the steps loses less;
+//   that writes while steps run loses less;
 // - W / tau, the number of checkpoints, is not rounded.
 //
-// T is least where tau / M = 1 - exp(-(tau + delta) / M). best_interval() solves this and takes the better of
+// T is least if tau / M = 1 - exp(-(tau + delta) / M). best_interval() solves this and takes the better of
 // the two whole numbers of steps beside the solution. Young 1974 ("A first order approximation to the optimum
 // checkpoint interval") is its first term, sqrt(2 delta M). Daly's higher-order estimate of tau differs from
-// the solution by less than 0.1 % where delta is below M / 10. tests/sim/campaign_test.cpp compares with this
+// the solution by less than 0.1 % if delta is below M / 10. tests/sim/campaign_test.cpp compares with this
 // estimate, with the intervals that he published, and with runs whose failures are drawn.
 #pragma once
 
@@ -56,7 +56,7 @@ struct Cost {
   int64_t steps_between_checkpoints = 0;   // 0: none are counted
   double seconds_between_checkpoints = 0;  // of those steps
   double seconds = 0;                      // expected, from the first step to the last checkpoint
-  double lost_seconds = 0;                 // of it, in checkpoints, restarts and repeated steps
+  double lost_seconds = 0;                 // part of it: in checkpoints, restarts and repeated steps
   double goodput = 1;                      // share of it in steps that are kept
   double failures = 0;                     // expected number
   double gpu_hours = 0;
@@ -64,22 +64,21 @@ struct Cost {
   std::optional<double> mwh;
 };
 
-// Mean time between failures of `gpus` GPUs, where it is `seconds` for `of_gpus`.
+// Mean time between failures of `gpus` GPUs, if it is `seconds` for `of_gpus`.
 double mtbf_of(double seconds, int64_t of_gpus, int gpus);
 
 // Expected seconds with a checkpoint after every `interval` steps; without failures those of the steps alone.
-// Infinity where it exceeds what a double holds.
+// Infinity if it exceeds what a double holds.
 double expected_seconds(const Campaign& run, int64_t interval);
 
 // Steps between checkpoints for which expected_seconds is least, from 1 to all steps; 0 without failures.
 int64_t best_interval(const Campaign& run);
 
-// With the best interval.
+// The cost with the best interval.
 Cost cost_of(const Campaign& run);
 
-// The cost for a step of `least` to `most` seconds, each with the best interval for it. Every number of `low`
-// is the least of the three, and every number of `high` the largest. REQUIRES least <= run.step_seconds <=
-// most.
+// The cost for a step of `least` to `most` seconds, each with its best interval. Every number of `low` is the
+// least of the three, and every number of `high` the largest. REQUIRES least <= run.step_seconds <= most.
 struct CostRange {
   Cost low, estimate, high;
 };

@@ -182,7 +182,7 @@ const StepError* find(std::string_view framework, std::string_view device, int l
   return nullptr;
 }
 
-// Mixtures are further off: they say nothing of a dense model.
+// Mixtures have larger errors, which say nothing of a dense model.
 const StepError& widest(std::string_view framework, bool mixture, int least_gpus) {
   const auto share = [&](const StepError& row) {
     const bool alike = mixture || !row.device.ends_with(with_experts);

@@ -74,7 +74,7 @@ class Drawing {
     return nodes == fleet_.nodes ? fleet_.run.step_seconds : fleet_.step_seconds_on.at(nodes);
   }
 
-  // Those of the fastest plan; 0: too few are there for any.
+  // The nodes of the fastest plan; 0: too few for any.
   int nodes_in_use() const {
     if (there() >= fleet_.nodes) return fleet_.nodes;
     int best = 0;
@@ -124,7 +124,7 @@ class Drawing {
     back_.push(fails_ + fleet_.repair_seconds);
   }
 
-  // False where a failure comes first.
+  // False if a failure comes first.
   bool go_to(double time, double& share) {
     const bool failed = fails_ < time;
     if (failed) fail();
@@ -158,7 +158,7 @@ class Drawing {
 
   const Fleet& fleet_;
   const double interval_;
-  const double begin_;  // of the weeks that count: until then as many nodes fail as come back
+  const double begin_;  // of the weeks that count: before it, node failures and returns reach their balance
   Kept kept_;
   std::mt19937_64 random_;
   double now_ = 0, fails_ = never, fewer_since_ = 0;

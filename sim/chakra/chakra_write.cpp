@@ -24,7 +24,7 @@ namespace {
 
 namespace proto = ChakraProtoMsg;
 
-constexpr const char* trace_schema = "0.0.4";  // as Chakra's own generator says
+constexpr const char* trace_schema = "0.0.4";  // as in Chakra's own generator
 
 struct CommType {
   sbp::Collective collective;
@@ -39,7 +39,7 @@ constexpr std::array comm_types = {
     CommType{sbp::Collective::reduce, proto::REDUCE},
 };
 
-// Readers ask for each attribute in one type of number (src/feeder/et_feeder_node.cpp), which is kept to.
+// Writes an attribute in the type of number in which readers ask for it (src/feeder/et_feeder_node.cpp).
 template <typename Value, void (proto::AttributeProto::*set_value)(Value)>
 void set(proto::Node& node, const char* name, Value value) {
   proto::AttributeProto& attr = *node.add_attr();
@@ -57,7 +57,7 @@ void set_string(Message& message, const char* name, const std::string& value) {
   attr.set_string_val(value);
 }
 
-// A message behind its length.
+// Writes a message after its length.
 void write_message(const google::protobuf::MessageLite& message, std::ostream& out) {
   std::string text;
   {
@@ -69,7 +69,7 @@ void write_message(const google::protobuf::MessageLite& message, std::ostream& o
   out.write(text.data(), static_cast<std::streamsize>(text.size()));
 }
 
-// Whole microseconds whose sum over a queue is that of the exact times, within one.
+// Whole microseconds whose sum over a queue is within one of the sum of the exact times.
 class Rounding {
  public:
   explicit Rounding(size_t queues) : ended_(queues, 0) {}
@@ -173,7 +173,7 @@ class ChakraWriter {
     }
   }
 
-  // A device that is alone in its group has nothing to do.
+  // A device that is alone in its group has no collective.
   void collective(const StepNode& n, const ir::Actor& actor, proto::Node& node) const {
     const ChakraGroups::Group* group = groups_.of(actor.comm, n.device);
     const auto* type = std::find_if(comm_types.begin(), comm_types.end(),

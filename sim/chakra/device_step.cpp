@@ -91,7 +91,7 @@ class DeviceSteps::Builder {
   }
 
  private:
-  // Where a node would stand if it waited for nothing: place in the schedule, actor, then sends after it.
+  // The place of a node if it waited for nothing: place in the schedule, actor, then sends after it.
   using Place = std::tuple<int, int, int>;
 
   const std::vector<int>& runs_of(const ir::Actor& actor) const { return at(shared_.runs, actor.phase); }
@@ -110,8 +110,8 @@ class DeviceSteps::Builder {
     }
   }
 
-  // A send follows the act that makes its slot readable; where the slot was there before the step, it is
-  // first.
+  // A send follows the act that makes its slot readable; it is first if the slot was readable before the
+  // step.
   void add_sends() {
     for (const Pull& pull : at(steps_.pulls_, device_)) {
       const ir::Actor& actor = puller(pull);
@@ -214,8 +214,8 @@ class DeviceSteps::Builder {
     return false;
   }
 
-  // Behind the sends of earlier runs: where a device communicates with one other at a time, a collective
-  // between stages would else keep back what its own members wait for.
+  // After the sends of earlier runs: if a device communicates with one other at a time, a collective between
+  // stages would otherwise keep back a transfer for which its own members wait.
   void add_sends_before(int a) {
     const std::vector<int>& runs = runs_of(at(program_.actors, a));
     for (size_t act = 0; act < runs.size(); ++act)
@@ -239,7 +239,7 @@ class DeviceSteps::Builder {
     }
   }
 
-  // Each node once all that it waits for stands before it, the one with the first place first.
+  // Each node comes once all nodes that it waits for have come, the one with the first place first.
   std::vector<StepNode> sorted() {
     std::vector<std::vector<int>> next(nodes_.size());
     std::vector<int> waits(nodes_.size(), 0);

@@ -5,9 +5,9 @@
 //   device 0:  0 a[0]   1 b[0] reads 0   2 send p[0] reads 1   3 a[1] ...   6 a[2] after 1, the slot's reader
 //   device 1:  0 p[0]   1 p[1] after 0 ...
 //
-// A node's number is its place in the list, so it waits for lower numbers alone. The order is that of the
-// schedule and, in a phase, of the program, as far as waiting allows; collectives come in the order in which
-// the plan issues them, which is the same on all members.
+// A node's number is its place in the list, so it waits only for lower numbers. The order is that of the
+// schedule and, within a phase, of the program, as far as waiting allows. Collectives come in the order in
+// which the plan issues them, which is the same on all members.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ struct StepNode {
   bool sends = false;
   int program = 0;  // of the actor: the device's, or the puller's
   int actor = 0, act = 0;
-  int device = 0;         // that acts: this one, or the puller
+  int device = 0;         // the device that acts: this one, or the puller
   std::vector<int> data;  // nodes that write what it reads
-  // Nodes before it on its queue, and readers of slots that it writes again; of a collective between programs
-  // also the sends of earlier runs, which simulators with one transfer at a time would else never reach.
+  // Nodes before it on its queue, and readers of slots that it overwrites. For a collective between programs
+  // also the sends of earlier runs, which simulators with one transfer at a time would otherwise never reach.
   std::vector<int> order;
 };
 
@@ -36,9 +36,9 @@ class DeviceSteps {
   explicit DeviceSteps(const ir::Plan& plan);
 
   std::vector<StepNode> of(int device) const;
-  // A number of a pull's act, other than that of any other act of its device.
+  // The number of a pull's act; acts of one device have different numbers.
   int tag(int program, int actor, int act) const;
-  // The device that device `device` pulls from by a pull of its program.
+  // The device that `device` pulls from by a pull of its program.
   int source(const ir::Actor& pull, int device) const;
   int program_of(int device) const;
 
@@ -46,11 +46,11 @@ class DeviceSteps {
   struct Reader {
     int actor = 0, repeat = 1;
   };
-  // All devices of a program share it.
+  // Shared by all devices of a program.
   struct Shared {
     std::vector<std::vector<int>> runs;        // by phase: places in the schedule
     std::vector<std::vector<int>> in_phase;    // by phase: its actors
-    std::vector<std::vector<Reader>> readers;  // by register: those that are no update of it
+    std::vector<std::vector<Reader>> readers;  // by register: those that do not update it
     std::vector<int> first_tag;                // by actor
   };
   struct Pull {

@@ -1,4 +1,4 @@
-// In place of chakra_write.cpp where protobuf was not found.
+// In place of chakra_write.cpp if protobuf was not found.
 #include "sbp/error.h"
 #include "sim/chakra/chakra.h"
 

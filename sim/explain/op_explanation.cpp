@@ -26,7 +26,7 @@ constexpr const char* constants[] = {
     "flops", "bandwidth.memory", "bandwidth.link", "bandwidth.network", "latency.link", "latency.network"};
 constexpr double most_times = 64;
 
-// Layouts of a model with more nodes of problems are not found dozens of times over.
+// The limit on nodes of problems for a model whose layouts can be found dozens of times.
 constexpr int most_solved = 2000;
 
 double local(const SignatureCost& cost) { return cost.kernel + cost.boxing; }
@@ -39,7 +39,7 @@ class OpTable {
     tensors_.insert(tensors_.end(), op_.outputs.begin(), op_.outputs.end());
     for (sbp::Signature& signature : others_)
       for (std::vector<Sbp>* side : {&signature.inputs, &signature.outputs})
-        for (Sbp& s : *side) s.inner = 0;  // of a part's size it says nothing
+        for (Sbp& s : *side) s.inner = 0;  // it does not say the size of a part
   }
 
   OpExplanation explain() {
@@ -59,7 +59,7 @@ class OpTable {
     std::vector<Sbp> kept;  // how tensors of the op are kept there
   };
 
-  // Its signatures on a dimension, with those on the others as they are.
+  // Its signatures on a dimension, with the others unchanged.
   const std::vector<search::OpChoice>& choices(search::LayoutCosts& costs, size_t d) const {
     search::LayoutCosts::Given given;
     for (const sbp::Signature& signature : others_) given.push_back(&signature);
@@ -87,7 +87,7 @@ class OpTable {
     return cost;
   }
 
-  // The same on another cluster, of signatures that are known to go.
+  // The same on another cluster, for signatures that are known to be possible.
   SignatureCost cost(const backends::Cluster& cluster, const sbp::Signature& signature,
                      const Dimension& dim) const {
     search::LayoutCosts costs(cluster, laid_.mesh);
@@ -113,7 +113,7 @@ class OpTable {
     DimensionExplanation e{laid_.mesh.names[d], laid_.mesh.extents[d], {}, "", {}, "", 1};
     search::LayoutCosts costs(cluster_, laid_.mesh);
     for (const search::OpChoice& choice : choices(costs, d))
-      if (SignatureCost c = cost(costs, choice, dim); std::isfinite(c.boxing))  // else whole to partial
+      if (SignatureCost c = cost(costs, choice, dim); std::isfinite(c.boxing))  // otherwise whole to partial
         e.signatures.push_back(std::move(c));
     if (step_.seconds) {
       const double now = step_.seconds(d, layout_.signatures, cluster_, false);
@@ -137,7 +137,7 @@ class OpTable {
     return e;
   }
 
-  // The boxing, or the kernel, in which the chosen one gains most on the next.
+  // The boxing, or the kernel, in which the chosen one gains most over the next.
   static std::string decided(const SignatureCost& chosen, const SignatureCost& next) {
     std::string text = fmt::format("the next is {}", signature_text(next.signature));
     if (next.step < 0)
@@ -175,7 +175,7 @@ class OpTable {
         e.would_change.push_back(
             fmt::format("the next would win by {} if memory were free", ir::format_seconds(gain)));
     }
-    if (!in_whole() && local(next) < local(chosen)) return;  // it wins here already, and other ops decided
+    if (!in_whole() && local(next) < local(chosen)) return;  // it already wins here; other ops decided
     by_a_constant(chosen, next, dim, e);
     const char* by = in_whole() ? "" : " by its kernel and boxing";
     e.would_change.push_back(
@@ -186,7 +186,7 @@ class OpTable {
   }
 
   // The next signature, if tensors that it needs boxed were kept as it needs them: the one tensor that gains
-  // most, else all.
+  // most, otherwise all.
   std::string if_kept(const SignatureCost& chosen, const SignatureCost& next, const Dimension& dim) const {
     const auto gain = [&](const std::vector<SignatureCost::Boxing>& tensors) {
       Dimension otherwise = dim;
@@ -222,7 +222,7 @@ class OpTable {
     return local(cost(cluster, next.signature, dim)) < local(cost(cluster, chosen.signature, dim));
   }
 
-  // The one that has to change by the smallest factor for the next one to win, to 1 %.
+  // The constant that has to change by the smallest factor for the next one to win, to 1 %.
   void by_a_constant(const SignatureCost& chosen, const SignatureCost& next, const Dimension& dim,
                      DimensionExplanation& e) const {
     double least = std::log(most_times);
@@ -233,7 +233,7 @@ class OpTable {
           return wins(chosen, next, dim, constant, std::exp(sign * size));
         };
         if (!at_least(least)) continue;
-        double below = 0;  // where it does not win
+        double below = 0;  // a factor at which it does not win
         while (least - below > 0.01) {
           const double middle = (below + least) / 2;
           (at_least(middle) ? least : below) = middle;
@@ -263,7 +263,7 @@ class OpTable {
   std::vector<ir::TensorId> tensors_;                        // inputs first
 };
 
-// Every op but updates as it is.
+// Every op except updates as it is.
 search::LayoutRequest as_laid_out(const planner::LaidOut& laid) {
   search::LayoutRequest request;
   for (size_t o = 0; o < laid.graph.ops.size(); ++o)

@@ -18,15 +18,15 @@
 namespace boxcar::explain {
 
 // The step in s by the time models, on a cluster, with these signatures of the op, by mesh dimension; layouts
-// on `dimension` are open. With `free_memory` bytes cost nothing. Infinite where no layouts go with the
+// on `dimension` are open. With `free_memory` bytes cost nothing. Infinite if no layouts go with the
 // signatures.
 struct StepWith {
   std::function<double(size_t dimension, const std::vector<sbp::Signature>& signatures,
                        const backends::Cluster& cluster, bool free_memory)>
       seconds;             // may be null: not known
-  bool anew = false;       // all other ops are laid out anew with it; else they stay as they are
+  bool anew = false;       // all other ops are laid out anew with it; otherwise they stay as they are
   bool by_memory = false;  // layouts were chosen with a price of bytes
-  bool quick = true;       // may be asked some dozen times
+  bool quick = true;       // may be called several dozen times
 };
 
 struct SignatureCost {
@@ -41,16 +41,16 @@ struct SignatureCost {
   };
   std::vector<Boxing> moved;
   double boxing = 0;  // all of it
-  double step = 0;    // growth of the step; infinite where no layouts go with the signature
+  double step = 0;    // growth of the step; infinite if no layouts go with the signature
 };
 
 struct DimensionExplanation {
   std::string name;
   int64_t devices = 1;
   std::vector<SignatureCost> signatures;  // cheapest first
-  std::string decided;                    // which tensor's boxing
+  std::string decided;                    // the tensor whose boxing decided
   std::vector<std::string> would_change;  // changes that would let the next one win
-  // The constant among them that changes by the smallest factor, by its --what-if name; empty: none.
+  // The constant in would_change that changes by the smallest factor, by its --what-if name; empty: none.
   std::string constant;
   double times = 1;
 };
@@ -66,8 +66,8 @@ struct OpExplanation {
 OpExplanation explain_op(const planner::LaidOut& laid, const backends::Cluster& cluster,
                          const std::string& name, const StepWith& step = {});
 
-// By solving for layouts. Where `layouts` were searched (result: `found`), all other ops are laid out anew
-// with this one; where hints decided, they stay. `laid` outlives the result.
+// By solving for layouts. If `layouts` were searched (result: `found`), all other ops are laid out anew with
+// this one; if hints decided, they stay. `laid` outlives the result.
 StepWith step_with(const planner::Job& job, const planner::LaidOut& laid, const std::string& op,
                    const std::optional<search::LayoutRequest>& layouts, const search::FoundLayouts& found);
 

@@ -67,7 +67,7 @@ std::string without_number(const std::string& name) {
   return dot + 1 < name.size() ? name.substr(0, dot + 1) + "*" : name;
 }
 
-// Rows that differ in the number of a bucket alone are one.
+// Joins rows that differ only in the number of a bucket.
 std::vector<Communication> merge_alike(const std::map<std::string, Communication>& rows) {
   std::map<std::tuple<std::string, std::string, std::string>, Communication> merged;
   for (const auto& [name, row] : rows) {
@@ -111,7 +111,7 @@ std::vector<Communication> traffic(const ir::Plan& plan, const ir::RankClass& cl
   return merge_alike(rows);
 }
 
-// Each by the stage that it costs most.
+// Reports each at the stage that it costs most.
 std::vector<Communication> communications(const ir::Plan& plan, const backends::Cluster& cluster) {
   std::map<std::pair<std::string, std::string>, Communication> all;
   sim::ActCosts act_costs(plan, cluster);

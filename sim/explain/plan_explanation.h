@@ -18,13 +18,13 @@ using LayoutShares = std::vector<std::pair<std::string, double>>;  // most first
 // One program: a stage, or a part of one that differs ("stage0.1").
 struct StageExplanation {
   StageReport report;
-  std::string layers;  // "0-3, 8-11"; empty where the plan has no job
+  std::string layers;  // "0-3, 8-11"; empty if the plan has no job
   std::string mesh;    // "dp 2 x tp 4"
   int in_flight = 0;   // micro-batches that there is room for
   LayoutShares parameters, activations;
 };
 
-// Communication of one device in a step: layers are taken together, and buckets of gradients that are alike
+// Communication of one device in a step. Layers are taken together, and so are similar buckets of gradients
 // ("reduce_scatter.*").
 struct Communication {
   std::string name, stage, over, why;
@@ -43,7 +43,7 @@ struct PlanExplanation {
 // Labels of a plan that a search found: "20.18 s, 2.2 % slower: --dp 16 ...".
 inline constexpr const char* runner_up = "search.runner_up.";
 
-// `laid` may be null: the plan was not compiled from a job.
+// `laid` may be null if the plan was not compiled from a job.
 PlanExplanation explain_plan(const ir::Plan& plan, const backends::Cluster& cluster, const Report& report,
                              const planner::LaidOut* laid);
 

@@ -89,7 +89,7 @@ Binding binding(const Report& r) {
   return b;
 }
 
-// The table of errors has every type of products but the 16-bit ones as a device of its own, and mixtures
+// The table of errors has every type of products, except those of 16 bits, as its own device, and mixtures
 // apart.
 campaign::ErrorBar error_of(const std::map<std::string, std::string>& labels,
                             const backends::Cluster& cluster, int gpus) {
@@ -122,7 +122,7 @@ std::map<std::string, double> comm_bytes(const ir::Plan& plan) {
   return total;
 }
 
-// The most that devices of one node need together.
+// The largest sum of needs over the devices of one node.
 int64_t node_peak(const ir::Plan& plan, int gpus, const std::vector<planner::MemoryUse>& memory) {
   std::map<int, int64_t> nodes;
   for (const planner::MemoryUse& use : memory)

@@ -18,14 +18,14 @@
 namespace boxcar::explain {
 
 struct StageReport {
-  std::string name;  // the program's
+  std::string name;  // of the program
   int devices = 0;
   int64_t peak_bytes = 0;
   std::array<int64_t, ir::memory_kinds> by_kind{};
   double busy_seconds = 0, bubble_fraction = 0, exposed_comm_seconds = 0;
   int64_t held_bytes = 0;  // most bytes that registers held at once when it was simulated
   int64_t kept_bytes = 0;  // the most activations that forward passes leave to backward passes
-  // Times of its slowest device, which bind the step where stragglers make devices differ.
+  // Times of its slowest device, which bind the step if stragglers make devices differ.
   double most_busy_seconds = 0, most_busy_exposed_seconds = 0;
   int stage = -1;  // of the pipeline; -1: the program of no stage
 };
@@ -34,7 +34,7 @@ struct Report {
   std::map<std::string, std::string> configuration;  // resolved, by key path
   bool simulated = false;                            // false: it does not fit, and only memory is known
   double step_seconds = 0, first_step_seconds = 0;
-  campaign::ErrorBar error;  // of the step: how far published ones were from simulated ones
+  campaign::ErrorBar error;  // of the step: errors of simulated steps against published ones
   double samples_per_second = 0, tokens_per_second = 0;
   double model_tflops = 0, hardware_tflops = 0;  // per GPU
   double mfu = 0;
@@ -46,8 +46,8 @@ struct Report {
   int64_t outside_bytes = 0;       // of a device's memory, beside the plan's: context, libraries
   bool allocates = false;          // an allocator of the framework gives memory while it is held
   int64_t library_workspaces = 0;  // bytes that it gives libraries
-  // Where the devices of a node share its memory, which is then the limit: the most that the devices of one
-  // node need together. 0: every device has its own.
+  // If the devices of a node share its memory, which is then the limit: the most that the devices of one node
+  // need together. 0: every device has its own.
   int64_t node_peak_bytes = 0;
   bool fits = true;
   ir::PlanSize plan;
@@ -60,22 +60,22 @@ struct Report {
   // Changes asked for to the cluster as described, and the step time without them; 0: not known.
   std::vector<std::string> changes;
   double described_step_seconds = 0;
-  // Where devices do not all run alike.
+  // For devices that do not all run alike.
   int jitter_runs = 0;  // 0: not asked for
   double jitter_mean_seconds = 0, jitter_p95_seconds = 0;
 };
 
 const StageReport& fullest(const Report& report);  // the stage with the largest peak
 
-// The stage whose kernels take most of a step, and where its step goes: shares that sum to 1.
+// The stage whose kernels take most of a step, and the shares of its step, which sum to 1.
 struct Binding {
   std::string stage;
   double kernels = 0, communication = 0;  // the latter exposed: kernels wait for it
   double waiting = 0;                     // for other stages, for the host
 };
-Binding binding(const Report& report);  // of one that was simulated
+Binding binding(const Report& report);  // of a simulated report
 
-// The precision that a plan's labels say; none where they do not.
+// The precision in a plan's labels; none if they have none.
 std::optional<ir::Precision> precision_of(const std::map<std::string, std::string>& labels);
 
 // The error bar of a job's step: by framework, device and the type of its products.

@@ -23,7 +23,7 @@ struct Constant {
 // Those that a step may depend on and that the cluster has: bandwidths, latencies, rates.
 std::vector<Constant> constants_of(const backends::Cluster& cluster);
 
-// The plan's step in seconds with that constant times `factor`; nothing where the constant would leave its
+// The plan's step in seconds with that constant times `factor`; nothing if the constant would leave its
 // bounds.
 std::optional<double> step_with(const ir::Plan& plan, const backends::Cluster& cluster,
                                 const Constant& constant, double factor);
@@ -33,7 +33,7 @@ struct Sensitivity {
   std::optional<double> half_seconds, double_seconds;
 };
 
-// Simulates the plan twice for each constant. `look` is called before each constant; its exceptions are let
+// Simulates the plan twice for each constant. `look` is called before each constant; its exceptions pass
 // through.
 std::vector<Sensitivity> sensitivity(const ir::Plan& plan, const backends::Cluster& cluster,
                                      const std::function<void(const Constant&)>& look = {});

@@ -1,4 +1,4 @@
-// Where the time of a step goes on one device: its work by class, and what no work fills.
+// The time of a step on one device, by class of work, and the time that no work fills.
 //
 //   // 3 ms of products, 2 ms of a collective of which 1 ms is beside them, in a step of 5 ms
 //   const std::vector<Span> spans = {{0, 3e-3, WorkClass::products}, {2e-3, 4e-3, WorkClass::collectives}};
@@ -6,7 +6,7 @@
 //   p.exposed;  // 1e-3: collectives and transfers beside which no kernel runs
 //   p.idle;     // 1e-3: neither
 //
-// A simulated step and a measured one are compared by it, since their kernels have different names.
+// It compares a simulated step with a measured one, since their kernels have different names.
 #pragma once
 
 #include <array>

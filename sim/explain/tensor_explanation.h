@@ -23,7 +23,7 @@ TensorExplanation explain_tensor(const planner::LaidOut& laid, const std::string
 // "0-3, 8"
 std::string ranges_text(const std::vector<int>& numbers);
 
-// "h3.attn.proj.all_reduce" -> "h*.attn.proj.all_reduce": layers are told together.
+// "h3.attn.proj.all_reduce" -> "h*.attn.proj.all_reduce": layers are reported together.
 std::string without_layer(const std::string& name);
 
 }  // namespace boxcar::explain

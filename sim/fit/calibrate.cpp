@@ -23,12 +23,13 @@ namespace {
 using backends::Cluster;
 using backends::CollectiveModel;
 
-constexpr double wide = 10;            // a constant is at most so many times what is described, or that part
+constexpr double wide = 10;            // a constant is at most this many times the described value, or that
+                                       // part
 constexpr double probe = 1.2;          // factor on a constant, to find measurements that depend on it
 constexpr double least_effect = 0.05;  // of a relative change of a constant on that of a measurement
 constexpr double least_apart = 0.15;   // of its effects: the part that no other constant explains
 constexpr double outlier = 0.1;
-// A described value is taken to be right within a factor of 1.6, a measurement within 3 %.
+// A described value is assumed right within a factor of 1.6, a measurement within 3 %.
 constexpr double doubt = 0.5, noise = 0.03;
 constexpr double first_step = 0.25, last_step = 0.002;  // of the search, in logarithms
 
@@ -108,7 +109,7 @@ void put(Cluster& cluster, const Factors& factors) {
     if (factors[c] != 0) constants[c].times(cluster, std::exp(factors[c]));
 }
 
-// One measurement, and its time as predicted.
+// One measurement and its predicted time.
 struct Row {
   double measured = 0;
   size_t group = 0;
@@ -143,7 +144,7 @@ class Fit {
   double most(size_t c) const { return std::log(std::min(wide, constants[c].most(described_))); }
   double least() const { return -std::log(wide); }
 
-  // By row: how much it changes, relatively, with a constant.
+  // By row: its relative change with a constant.
   std::vector<double> effects(size_t c) const {
     Factors up = factors_, down = factors_;
     up[c] = std::min(up[c] + std::log(probe), most(c));
@@ -199,8 +200,8 @@ class Fit {
     return chosen;
   }
 
-  // Rows of a group count together as one, so that a long table does not decide alone. A constant that moves
-  // no measurement much stays near its described value.
+  // Rows of a group count together as one, so that a long table does not decide alone. A constant that
+  // changes no measurement much stays near its described value.
   double loss(const Factors& factors) const {
     std::map<size_t, std::pair<double, double>> groups;
     for (const Row& row : *rows_) {
@@ -216,8 +217,8 @@ class Fit {
     return all;
   }
 
-  // Hooke and Jeeves: each constant up or down by a step; on in the direction that helped; then smaller
-  // steps.
+  // Hooke and Jeeves: each constant up or down by a step; then further in the direction that helped; then
+  // smaller steps.
   void search(const std::vector<size_t>& chosen, const std::function<void(double)>& told) {
     const auto inside = [&](Factors at) {
       for (const size_t c : chosen) at[c] = std::clamp(at[c], least(), most(c));
@@ -263,7 +264,7 @@ class Fit {
   const std::vector<Row>* rows_ = nullptr;
 };
 
-// Where the ranks of a test stand: the first devices of each node.
+// The places of a test's ranks: the first devices of each node.
 std::vector<Row> rows_of(const CollectiveTest& test, const Cluster& described, size_t group) {
   const int on_node = test.ranks / test.nodes;
   if (on_node > described.node.gpus)

@@ -1,17 +1,17 @@
-// The few constants of a cluster that a person's own measurements determine.
+// The few constants of a cluster that a user's own measurements determine.
 //
 // Two fits, one after the other. Collectives give the bandwidth of links and NICs and factors on latencies,
 // by the closed forms of sim/models/collective_time.h. Training steps, each compiled once and simulated as
-// often as needed, give the rest: the share of their rate that products keep (under_load), the share of the
-// memory's bandwidth, the host's speed, and bandwidths that no collective has given.
+// often as needed, give the rest: the share of their rate that products sustain (under_load), the share of
+// the memory's bandwidth, the host's speed, and bandwidths that no collective has given.
 //
-//   calibrate(load_cluster("dgx-a100-80g"), measured)  ->  node.nic_bandwidth 25 GB/s described, 21.3 GB/s
-//   fitted
+//   calibrate(load_cluster("dgx-a100-80g"), measured)
+//       ->  node.nic_bandwidth 25 GB/s described, 21.3 GB/s fitted
 //
-// Errors are |log(simulated / measured)|, squares below 10 % and straight beyond, so that single bad rows
-// pull little. A constant is fitted only where some measurement depends on it (changes by 5 % of its change)
-// and where its effect on the measurements differs from those of the other fitted constants. It stays near
-// its described value unless the measurements say otherwise.
+// Errors are |log(simulated / measured)|, squares below 10 % and linear beyond, so that single bad rows have
+// little weight. A constant is fitted only if some measurement depends on it (changes by 5 % of its change)
+// and its effect on the measurements differs from those of the other fitted constants. It stays near its
+// described value unless the measurements say otherwise.
 #pragma once
 
 #include <functional>
@@ -60,8 +60,8 @@ struct Calibration {
   bool device_changed = false;
 };
 
-// `step` is told the work in progress. Throws Error (bad input), at the measurement's line, where a
-// measurement does not fit on the cluster or its job is impossible.
+// `step` is told the work in progress. Throws Error (bad input), at the measurement's line, if a measurement
+// does not fit on the cluster or its job is impossible.
 Calibration calibrate(const backends::Cluster& described, const Measurements& measured,
                       const std::function<void(const std::string&)>& step);
 

@@ -25,7 +25,7 @@ using backends::DeviceProfile;
 using backends::HostProfile;
 using sbp::Collective;
 
-// Four digits: more were not measured.
+// Four digits: measurements have no more.
 double rounded(double value) { return std::stod(fmt::format("{:.4g}", value)); }
 
 double median(std::vector<double> values) {
@@ -52,7 +52,7 @@ bool is_product(const measure::KernelSample& sample) {
   return ir::kind_of(sample.call.op) == ir::OpKind::product && !has_true(sample, "transpose_a") &&
          !has_true(sample, "transpose_b") && !has_odd_rows(sample);
 }
-// Two vectors and their sum: the memory's rate by itself.
+// Two vectors and their sum: only the memory's rate.
 bool is_plain_sum(const measure::KernelSample& sample) {
   return sample.call.op == "add" && sample.call.inputs.front().shape.size() == 1 &&
          sample.call.inputs[0] == sample.call.inputs[1];
@@ -144,7 +144,7 @@ void fit_products(const measure::Samples& samples, DeviceProfile& device) {
   device.matmul_efficiency = curve_of(shares);
 }
 
-// Fused attention by the length of a sequence, apart for causal rows. The curves are those of the widest
+// Fused attention by the length of a sequence, separately for causal rows. The curves are those of the widest
 // heads; others have a share of them.
 void fit_attention(const measure::Samples& samples, DeviceProfile& device) {
   struct Point {
@@ -156,7 +156,7 @@ void fit_attention(const measure::Samples& samples, DeviceProfile& device) {
   double widest = 0;
   for (const measure::KernelSample& sample : samples.kernels) {
     if (ir::op(sample.call.op).family != ir::Family::attention || type_of(sample) != samples.type) continue;
-    // Kernels that drop probabilities are others, and no constant tells of them.
+    // Kernels that drop probabilities are different, and no constant describes them.
     if (sample.call.attrs.contains("p") && ir::attr_float(sample.call.attrs, "p") != 0) continue;
     const bool is_backward = ir::kind_of(sample.call.op) == ir::OpKind::attention_grad;
     const bool causal = has_true(sample, "causal");
@@ -204,9 +204,8 @@ void fit_convolution_curve(const measure::Samples& samples, DeviceProfile& devic
   device.convolution_efficiency = curve_of(shares);
 }
 
-// Convolutions by their shape, in tiles as products have them (sim/models/convolution_time.h). Those whose
-// channels tensor cores do not take run as in float32: they give a factor on its tiles, and its passes'
-// shares.
+// Convolutions by their shape, in tiles like products (sim/models/convolution_time.h). Those whose channels
+// do not suit tensor cores run as in float32: they give a factor on its tiles, and its passes' shares.
 void fit_convolution_tiles(const measure::Samples& samples, DeviceProfile& device) {
   Some filling, others;
   for (const measure::KernelSample& sample : samples.kernels) {
@@ -256,7 +255,7 @@ void fit_convolution_tiles(const measure::Samples& samples, DeviceProfile& devic
   for (double* share : {&slow.weight_grad, &slow.input_grad}) *share = rounded(*share);
 }
 
-// By flops or by shape: the way that is nearer to the samples.
+// By flops or by shape, whichever is nearer to the samples.
 void fit_convolutions(const measure::Samples& samples, DeviceProfile& device) {
   Some all;
   for (const measure::KernelSample& sample : samples.kernels)
@@ -276,9 +275,9 @@ void fit_convolutions(const measure::Samples& samples, DeviceProfile& device) {
   if (mean_misfit(by_shape, all) < mean_misfit(by_curve, all)) device = by_shape;
 }
 
-// The rest between model and samples, by op. Products and convolutions have a share, of samples in the type
-// that is trained in, else of the others; odd rows have theirs, by layout. Other ops have a share of the
-// memory's rate, one more in 16 bits, and the time of their further kernels.
+// The remaining difference between model and samples, by op. Products and convolutions have a share, from
+// samples in the type of training, otherwise from the others; odd rows have theirs, by layout. Other ops have
+// a share of the memory's rate, one more in 16 bits, and the time of their further kernels.
 class Shares {
  public:
   Shares(const measure::Samples& samples, DeviceProfile& device) : samples_(samples), device_(device) {}
@@ -305,7 +304,7 @@ class Shares {
   }
 
  private:
-  // Those in the type that is trained in, or all where there are none.
+  // Those in the type of training, or all if there are none.
   Some of_type(const Some& some) const {
     Some own;
     for (const auto* sample : some)
@@ -319,7 +318,7 @@ class Shares {
     share = rounded(share);
   }
 
-  // A sample tells a share where its bytes take longer than the shortest kernel.
+  // A sample determines a share if its bytes take longer than the shortest kernel.
   void fit_memory_op(const std::string& name, const Some& some) {
     const bool view = device_.op_share.contains(name);
     double& share = device_.op_share[name] = 1;
@@ -329,7 +328,7 @@ class Shares {
         (sim::is_half(type_of(*sample)) ? halves : others) = true;
     std::vector<Dial> dials;
     if (halves || others) dials.push_back({&share, 1e-3, 10});
-    if (halves && others && name != "fused")  // fused ops are told apart by their steps
+    if (halves && others && name != "fused")  // fused ops are distinguished by their steps
       dials.push_back({&(device_.half_op_share[name] = 1), 1e-3, 10});
     double& more = device_.op_seconds[name] = least_seconds;
     dials.push_back({&more, least_seconds, 1e-3});
@@ -366,7 +365,7 @@ double bus_rate(const measure::Samples& samples, Collective collective, int rank
   return bus * shared / std::max(spent, 1e-9);
 }
 
-// y = at zero + slope x of the least squares; level where all x are one.
+// y = at zero + slope x by least squares; level if all x are equal.
 struct Line {
   double at_zero = 0, slope = 0;
 };
@@ -393,7 +392,7 @@ void fit_groups(const measure::Samples& samples, HostProfile& host) {
   CollectiveModel& model = host.collective.emplace();
   const auto loss = [](double value) { return rounded(std::min(std::max(0.0, value), 1.5)); };  // no -0
   model.all_reduce_loss = loss(-rate.slope / rate.at_zero);
-  // Through the middle of the measurements, where the loss is cut off.
+  // Through the middle of the measurements if the loss is cut off.
   double middle = 0, rest = 0;
   for (const auto& [one_by_ranks, value] : rates)
     middle += value, rest += 1 - model.all_reduce_loss * one_by_ranks;
@@ -402,7 +401,7 @@ void fit_groups(const measure::Samples& samples, HostProfile& host) {
       (bus_rate(samples, Collective::all_gather, 2) + bus_rate(samples, Collective::reduce_scatter, 2)) / 2;
   model.gather_loss = loss(2 * (1 - gather / host.link_bandwidth));
   model.exchange_loss = 0;
-  // An act of a collective is heard of by a thread that sleeps, and its end by another one.
+  // A sleeping thread learns of an act of a collective, and another one of its end.
   const double messages = 2 * samples.message_seconds;
   const double hop = std::max(latency.slope, 0.0);
   double small = 0;  // without hops

@@ -6,8 +6,8 @@
 
 namespace boxcar::fit {
 
-// One core as a device, and the host that the cores share; or a GPU, with the rates between host and GPUs as
-// far as they were measured. An op whose samples have too few bytes to tell keeps share 1.
+// One core as a device, and the host that the cores share; or a GPU, with the measured rates between host and
+// GPUs. An op whose samples have too few bytes to determine its share keeps 1.
 backends::DeviceProfile fit_device(const measure::Samples& samples);
 
 }  // namespace boxcar::fit

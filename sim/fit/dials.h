@@ -15,8 +15,8 @@ struct Dial {
   double least, most;
 };
 
-// How far a prediction is off: |log(predicted / measured)|, of which those below 3 % count less, so that
-// constants which trade off against each other still have a best place.
+// The error of a prediction: |log(predicted / measured)|. Errors below 3 % count less, so that constants
+// which trade off against each other still have a best value.
 double misfit(double predicted, double measured);
 
 // Takes each constant a step up and down while `misfit` becomes less, with ever smaller steps.

@@ -28,7 +28,7 @@ std::vector<std::string> words(const std::string& line) {
   return all;
 }
 
-// The names of the columns, where `line` is a table's first one.
+// The names of the columns, if `line` is a table's first one.
 std::vector<std::string> columns_of(const std::string& line) {
   if (!line.starts_with('#')) return {};
   std::vector<std::string> columns = words(line.substr(1));

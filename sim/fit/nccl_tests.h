@@ -6,7 +6,7 @@
 //   #   size  count  type  redop  root   time   algbw ...
 //        512    128  float    sum    -1  35.10   0.01 ...
 //
-// The out-of-place time of a size counts.
+// The out-of-place time of a size is used.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ struct CollectiveTest {
 // True if a line begins a table.
 bool is_of_nccl_tests(const std::vector<std::string>& lines);
 
-// Adds the tables of a file. Throws Error (bad input) with file and line for tables that do not say who took
-// part, or have too few sizes.
+// Adds the tables of a file. Throws Error (bad input) with file and line for tables that do not name their
+// ranks, or have too few sizes.
 void read_nccl_tests(const std::string& path, const std::vector<std::string>& lines,
                      std::vector<CollectiveTest>& to);
 

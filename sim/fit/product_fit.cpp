@@ -23,7 +23,7 @@ void fit_products(const std::vector<ProductSample>& samples, ir::DType type,
   std::vector<ProductSample> main, others;
   for (const ProductSample& sample : samples) (sample.type == type ? main : others).push_back(sample);
   if (main.empty()) return;
-  // About where the devices are that were fitted from tables.
+  // Starts near the devices that were fitted from tables.
   backends::MatmulModel& m = device.matmul;
   m.tiles = {{256, 128, 1}, {128, 128, 0.95}, {256, 64, 0.9}, {128, 64, 0.85}, {64, 64, 0.7}};
   m.wave_overlap = 0.7, m.wave_seconds = 1.5e-6, m.split_seconds = 2e-6, m.start_seconds = 1e-6;

@@ -21,7 +21,7 @@ constexpr const char* tree_names[] = {"tree/ll", "tree/ll128", "tree/simple"};
 
 double times_around(Collective collective) { return collective == Collective::all_reduce ? 2 : 1; }
 
-// Bytes through the busiest link of a ring or chain: for a chain, all of them.
+// Bytes through the busiest link of a ring or chain; for a chain, all of them.
 double bus_bytes(Collective collective, double bytes, int ranks) {
   const bool chain = collective == Collective::broadcast || collective == Collective::reduce;
   return chain ? bytes : sbp::sent_bytes(collective, bytes, ranks);
@@ -36,7 +36,7 @@ void keep_faster(CommTime* best, double latency, double bytes_on_link, const cha
 }
 
 // The bandwidth of a GPU's links inside its node for a group of `ranks`. In a mesh, links to GPUs outside the
-// group idle.
+// group are idle.
 double node_bandwidth(const Node& node, int ranks) {
   if (node.link != LinkKind::nvlink_mesh || ranks >= node.gpus) return device_bandwidth(node);
   int most = 1, fewest = 1 << 20;
@@ -55,7 +55,7 @@ double nic_bandwidth(const Node& node, int members) {
   return node.nic_bandwidth * nics;
 }
 
-// By one of two lines: the first for messages of at most exchange_small_bytes, or else the least of both.
+// By one of two lines: the first for messages of at most exchange_small_bytes, otherwise the faster of both.
 // `on_link` bytes pass a link in `steps`, at `kept` of the line's share of its bandwidth.
 void keep_exchange(const CollectiveModel& model, const CollectiveModel::Line (&lines)[2], double message,
                    int steps, double on_link, double kept, const char* algorithm, CommTime* best) {
@@ -105,8 +105,8 @@ CommTime exchange_between(const Cluster& cluster, double bytes, const Span& span
   return time;
 }
 
-// A ring and a tree also cross the links inside their nodes, where all-reduce may use the switch; where those
-// are slower the NICs wait. Seconds per bus byte there.
+// A ring and a tree also cross the links inside their nodes, where all-reduce may use the switch; if those
+// are slower, the NICs wait. Returns seconds per bus byte there.
 double seconds_per_node_byte(const Cluster& cluster, const Span& span, double switch_share) {
   if (span.ranks_per_node == 1) return 0;
   const CollectiveModel& model = cluster.collective;

@@ -1,10 +1,10 @@
-// How long a collective or a transfer runs on a cluster, and which links it loads: NCCL's algorithms in
+// The time of a collective or a transfer on a cluster, and the links that it loads: NCCL's algorithms in
 // closed form.
 //
 //   all_reduce of 64 MiB over the 8 GPUs of a DGX A100, protocol simple: 14 steps
 //   latency       = 32.8 us + 14 x 4.29 us
 //   bytes_on_link = 2 x 7/8 x 64 MiB / (0.786 x (1 - 0.37/8)), over links of 300 GB/s:   0.616 ms
-//   and the least of that over (ring, tree, NVLS) x (LL, LL128, simple) is what NCCL would choose
+//   and the least of that over (ring, tree, NVLS) x (LL, LL128, simple), which NCCL would choose
 //
 // Between nodes a ring enters and leaves a node once per NIC: each member's NIC carries the bus bytes divided
 // by the members in its node; a tree sends the bytes once to the other of two nodes and twice from a node
@@ -21,11 +21,11 @@
 
 namespace boxcar::sim {
 
-// 0 where the fabric has no leaf switches.
+// 0 if the fabric has no leaf switches.
 int nodes_per_leaf(const backends::Cluster& cluster);
-int leaves_of(const backends::Cluster& cluster);  // 1 where it has none
+int leaves_of(const backends::Cluster& cluster);  // 1 if it has none
 
-// How a group lies on a cluster.
+// The placement of a group on a cluster.
 struct Span {
   int ranks = 1;
   int nodes = 1;
@@ -35,7 +35,7 @@ struct Span {
 };
 Span span_of(const backends::Cluster& cluster, const std::vector<int>& devices);
 
-// Bytes/s one way of a device's links to the others of its node: without links, over PCIe.
+// Bytes/s one way of a device's links to the others of its node; over PCIe if it has no links.
 double device_bandwidth(const backends::Node& node);
 
 // time = latency + bytes_on_link / link_bandwidth when nothing else uses the links.
@@ -43,23 +43,23 @@ struct CommTime {
   double latency = 0;  // s, during which no link is loaded
   double bytes_on_link =
       0;  // bytes over each member's bottleneck link, one way, inflated by protocol overhead
-  double link_bandwidth = 0;   // bytes/s of that link: where members share NICs, of a member's part
-  bool between_nodes = false;  // the bottleneck is a NIC, else the link inside a node
+  double link_bandwidth = 0;   // bytes/s of that link; if members share NICs, of a member's part
+  bool between_nodes = false;  // the bottleneck is a NIC, otherwise the link inside a node
   const char* algorithm = "";  // "ring/simple", for reports
   double seconds() const { return latency + (bytes_on_link > 0 ? bytes_on_link / link_bandwidth : 0); }
 };
 
 // `bytes`: the larger of one rank's input and output (nccl-tests' size). Groups of one take nothing. A group
-// inside a node with an NVLink mesh is taken to be the node's first GPUs, which decides how many links they
+// inside a node with an NVLink mesh is assumed to be the node's first GPUs, which decides how many links they
 // have.
 CommTime collective_time(const backends::Cluster& cluster, sbp::Collective collective, int64_t bytes,
                          const Span& span);
-// Seconds of the same where `devices` devices of each node do as much at once, each in its own group or
-// several in one: traffic between nodes shares their NICs.
+// Seconds of the same if `devices` devices of each node do as much at once, each in its own group or several
+// in one: traffic between nodes shares their NICs.
 double seconds_beside(const backends::Cluster& cluster, const CommTime& alone, int devices);
 // Point to point between two devices. Between nodes of a cluster with several leaf switches the latency is
-// that between leaves, even inside one: the difference, a microsecond, would make devices of a stage differ
-// (sim/fold.h).
+// that between leaves, even inside one leaf. The difference, a microsecond, would make devices of a stage
+// differ (sim/fold.h).
 CommTime transfer_time(const backends::Cluster& cluster, int64_t bytes, int from, int to);
 
 }  // namespace boxcar::sim

@@ -25,7 +25,7 @@ MatmulShape product_of(const ConvolutionShape& s, ConvolutionPass pass) {
   const int64_t window = s.kernel_rows * s.kernel_columns, out = s.batch * s.out_rows * s.out_columns;
   if (pass == ConvolutionPass::forward) return {s.groups, out, s.to, s.from * window};
   if (pass == ConvolutionPass::weight_grad) return {s.groups, s.to, s.from * window, out};
-  if (window == 1) return {s.groups, out, s.from, s.to};  // others than these positions are zero
+  if (window == 1) return {s.groups, out, s.from, s.to};  // all other positions are zero
   return {s.groups, s.batch * s.rows * s.columns, s.from,
           std::max<int64_t>(1, s.to * window / (s.stride * s.stride))};
 }

@@ -4,10 +4,10 @@
 //               forward            n oh ow x k    over c kh kw
 //               input's gradient   n h w x c      over k kh kw / stride^2; of 1x1 windows n oh ow x c over k
 //               weight's gradient  k x c kh kw    over n oh ow
-//   winograd  3x3 and 5x5 windows without stride, where the device says so: 36 products, a batch, in place of
-// 144 for every 4 x 4 outputs of 3x3 windows, or of 100 for every 2 x 2 of 5x5 ones, in the same
+//   winograd  3x3 and 5x5 windows without stride, if the device has it: 36 products, a batch, in place of 144
+//             for every 4 x 4 outputs of 3x3 windows, or of 100 for every 2 x 2 of 5x5 ones, in the same
 //             tiles and waves, and the transformed operands written and read; or 16 in place of 36 for every
-// 2 x 2 of 3x3 windows, in one kernel, but not for the weight's gradient
+//             2 x 2 of 3x3 windows, in one kernel, but not for the weight's gradient
 //   memory    the operands' bytes, once
 //
 //   n 8, c 64, k 64, 56 x 56, 3x3, float32 on a V100: 1.85 GFLOP, 0.11 ms measured
@@ -35,7 +35,7 @@ ConvolutionShape convolution_shape(ConvolutionPass pass, const ir::Types& inputs
 
 ConvolutionPass pass_of(const ir::OpDef& def);
 
-// Tensor cores take channels by eights.
+// Tensor cores take channels in multiples of eight.
 constexpr int64_t channel_step = 8;
 inline bool fills_tensor_cores(const ConvolutionShape& shape) {
   return shape.from % channel_step == 0 && shape.to % channel_step == 0;

@@ -10,7 +10,7 @@ namespace {
 using backends::DeviceProfile;
 using backends::Float8Cast;
 
-// Less than nothing where a kernel writes 8 bits in place of 16.
+// Negative if a kernel writes 8 bits instead of 16.
 void add(const DeviceProfile& device, const Float8Cast& cast, double elements, double times,
          Float8Casts& casts) {
   const double bytes = cast.bytes * elements;

@@ -48,7 +48,7 @@ double half_share(const DeviceProfile& device, const ir::OpDef& def, const ir::T
                   ir::kind_of(def.name) == ir::OpKind::fused ? steps_of(attrs) : def.name);
 }
 
-// A product with an epilogue runs like one without where the device does not say.
+// A product with an epilogue runs like one without unless the device says otherwise.
 double product_share(const DeviceProfile& device, const ir::OpDef& def, const ir::Attrs& attrs) {
   const ir::OpKind kind = ir::kind_of(def.name);
   const bool more = kind == ir::OpKind::product_with_epilogue || kind == ir::OpKind::weight_grad_with_bias;
@@ -74,14 +74,14 @@ MatmulShape shape_of(const ir::OpDef& def, const ir::TensorType& a, const ir::Te
   return shape;
 }
 
-// Frameworks give up the fast sums of 8-bit products in the backward pass.
+// Frameworks do without the fast sums of 8-bit products in the backward pass.
 bool sums_in_full(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                   const ir::Attrs& attrs) {
   if (inputs[0].dtype != ir::DType::float8 || !device.float8) return false;
   return device.float8->full_forward_sums || ir::role_of(def, attrs) != ProductRole::forward;
 }
 
-// Power bounds the rate of products that run for long: slower ones do not feel it.
+// Power bounds the rate of products that run for long; slower ones are unaffected.
 double sustained_seconds(const DeviceProfile& device, ir::DType type, double flops) {
   return device.sustained_flops > 0 && is_half(type) ? flops / device.sustained_flops : 0;
 }
@@ -102,15 +102,15 @@ double product_seconds(const DeviceProfile& device, const ir::OpDef& def, const 
 }
 
 // With a window, a tile of queries goes through all keys that one of them sees, and reaches the rate of a
-// full kernel over so many keys, or the causal kernel's where that is less. Tiles are FlashAttention-2's, of
+// full kernel over that many keys, or the causal kernel's if that is less. Tiles are FlashAttention-2's, of
 // 128 queries (kBlockM of csrc/flash_attn/src/flash_fwd_launch_template.h,
 // github.com/Dao-AILab/flash-attention). Profiles.AttentionOfCudnn compares it with cuDNN's rows: some on a
 // GB200 are more than a third off.
 constexpr int64_t tile_queries = 128;
 
 // A causal kernel has short rows and reaches the rate of a full one at a quarter of the sequence
-// (fit_attention.py), where the device has no curve for it. One with a window runs like a causal one without
-// where that is quicker.
+// (fit_attention.py), if the device has no curve for it. One with a window runs like a causal one without if
+// that is quicker.
 double attention_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                          const ir::Work& work, const ir::Attrs& attrs) {
   const bool backward = ir::kind_of(def.name) == ir::OpKind::attention_grad;

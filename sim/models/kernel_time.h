@@ -1,4 +1,4 @@
-// How long a kernel runs on a device. Search and simulator both ask this model.
+// The time of a kernel on a device. Search and simulator both ask this model.
 //
 //   matmul, batch_matmul, matmul_weight_grad   tiles in waves, from the shape (matmul_time.h)
 //   fused attention                            flops / (peak x share by sequence length)
@@ -8,8 +8,8 @@
 //   all other kernels                          bytes / (bandwidth x share by bytes x op_share x
 //                                              half_op_share) + op_seconds
 //
-// The launch comes on top, and the shortest kernel's time unless the family has its own. Views (family none)
-// take nothing unless op_share names them: then they are copies. The constants come from measured tables
+// The launch is added, and the shortest kernel's time unless the family has its own. Views (family none) take
+// nothing unless op_share names them: then they are copies. The constants come from measured tables
 // (docs/profiles.md). Pure; any thread.
 #pragma once
 
@@ -22,15 +22,15 @@ namespace boxcar::sim {
 double kernel_seconds(const backends::DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                       const ir::Types& outputs, const ir::Attrs& attrs);
 
-// The same for a product that reads 8 bits where its operands have 16; float8_casts.h has their casts.
-// REQUIRES device.float8.
+// The same for a product that reads 8 bits if its operands have 16; float8_casts.h has their casts. REQUIRES
+// device.float8.
 double float8_product_seconds(const backends::DeviceProfile& device, const ir::OpDef& def,
                               const ir::Types& inputs, const ir::Types& outputs, const ir::Attrs& attrs);
 
 inline bool is_half(ir::DType type) { return type == ir::DType::float16 || type == ir::DType::bfloat16; }
 
-// Whether rows of an operand or the result have an odd number of elements in 16 bits. They begin where no
-// load of two elements may: such products go to kernels of their own.
+// Whether rows of an operand or the result have an odd number of elements in 16 bits. They begin at places
+// that do not allow a load of two elements: such products have kernels of their own.
 bool has_odd_rows(const ir::Types& inputs, const ir::Types& outputs);
 
 // The products of a training step differ by layout: "matmul" forward, "matmul_input_grad" (a transposed
@@ -38,7 +38,7 @@ bool has_odd_rows(const ir::Types& inputs, const ir::Types& outputs);
 // compute rate of odd rows.
 const char* role_name(const ir::OpDef& def, const ir::Attrs& attrs);
 
-// Keys that a query of a fused attention sees at most; 0: all, also where a plan does not say.
+// The most keys that a query of a fused attention sees; 0: all, also if a plan does not say.
 int64_t attention_window(const ir::Attrs& attrs);
 
 }  // namespace boxcar::sim

@@ -38,7 +38,7 @@ struct Waves {
     return best;
   }
 
-  // A tile's operands, which all tiles of a wave read at once.
+  // Reads of a tile's operands, by all tiles of a wave at once.
   double cache_seconds(int edges, double k, double parts) const {
     if (model.cache_bandwidth == 0) return 0;
     return edges * k * element_bytes * std::min(parts, multiprocessors) / model.cache_bandwidth;

@@ -2,7 +2,7 @@
 //
 //   time   = start + sum4(waves, memory), where sum4(a, b) = (a^4 + b^4)^(1/4)
 //   waves  = least over tiles and splits of k: waves x wave / matmul_efficiency(flops); a started wave costs
-//            a whole one, but for wave_overlap
+//            a whole one, except for wave_overlap
 //   wave   = sum4(arithmetic, cache) + wave_seconds + tile_seconds x rows columns / 32768
 //   arithmetic = 2 rows columns k / (peak / multiprocessors x the tile's share)
 //   cache  = (rows + columns) k element bytes x tiles at once / cache_bandwidth
@@ -42,7 +42,7 @@ double waves_seconds(const backends::DeviceProfile& device, const backends::Matm
 double fourth_power_sum(double a, double b);  // (a^4 + b^4)^(1/4)
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Peak by the operands' type; float32's where the type has none.
+// Peak by the operands' type; float32's if the type has none.
 double peak_flops(const backends::DeviceProfile& device, ir::DType type);
 
 }  // namespace boxcar::sim

@@ -6,7 +6,7 @@
 namespace boxcar::sim {
 namespace {
 
-// The mean of a variable is the integral of 1 - its distribution above 0, less that of its distribution
+// The mean of a variable is the integral of 1 - its distribution above 0, minus that of its distribution
 // below.
 double integrate(int count) {
   constexpr double step = 1.0 / 64, end = 10;

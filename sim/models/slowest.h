@@ -1,5 +1,5 @@
-// How far the slowest of many devices of one type is behind their mean: chips of one type differ in leakage
-// and so in the clock that they keep within their power.
+// How far the slowest of many devices of one type is behind their mean. Chips of one type differ in leakage
+// and so in the clock that they hold within their power.
 //
 //   slowest_of(1) = 0     slowest_of(8) = 1.42     slowest_of(1024) = 3.25
 #pragma once
