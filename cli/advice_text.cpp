@@ -13,7 +13,7 @@
 namespace boxcar::cli {
 namespace {
 
-// To be typed behind the job's own: dp too, which the job may have given.
+// To be added to the job's own flags: dp too, which the job may have given.
 std::string flags_text(const search::Alternative& way, const planner::Job& from) {
   std::vector<std::string> flags = change_flags(way);
   const planner::Job& to = way.candidate.job;

@@ -59,7 +59,7 @@ std::string costs_text(const search::FoundLayouts& found) {
 }  // namespace
 
 std::vector<std::string> differences(const std::vector<Candidate>& candidates) {
-  std::map<std::string, std::vector<size_t>> found;  // rows whose layouts were, by flags
+  std::map<std::string, std::vector<size_t>> found;  // rows with found layouts, by flags
   for (size_t c = 0; c < candidates.size(); ++c)
     if (candidates[c].layouts) found[flags_of(candidates[c].job, true)].push_back(c);
   std::vector<std::string> texts(candidates.size());

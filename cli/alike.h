@@ -8,7 +8,7 @@
 
 namespace boxcar::cli {
 
-// By candidate; empty where its flags, or the fact that its layouts were found, tell it apart already:
+// By candidate; empty if its flags, or the fact that its layouts were found, already distinguish it:
 //
 //   {"", "h*.mlp.fc1.weight.half S(0), ...", "h*.mlp.fc1.weight.half S(1), ...",
 //    "12 registers with fewer slots"}

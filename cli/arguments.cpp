@@ -45,8 +45,8 @@ std::string initials(const std::string& flag) {
   return text;
 }
 
-// The constant of a cluster that a flag is called after, and where it is given: "--what-if
-// node.link_bandwidth=..." for --link-bandwidth. Empty: none is.
+// The constant of a cluster whose name a flag has, and where it is given: "--what-if node.link_bandwidth=..."
+// for --link-bandwidth. Empty: there is none.
 std::string constant_meant(const std::string& flag, const std::vector<std::string>& known) {
   const auto has = [&](const char* name) { return std::count(known.begin(), known.end(), name) > 0; };
   if (!has("--cluster")) return "";
@@ -59,8 +59,7 @@ std::string constant_meant(const std::string& flag, const std::vector<std::strin
   return "";
 }
 
-// The commands that have this flag, "campaign and search have it"; empty: none, or so many that it says
-// nothing.
+// The commands that have this flag, "campaign and search have it"; empty: none, or too many to be useful.
 std::string commands_with(const CLI::App& command, const std::string& flag) {
   const CLI::App* root = &command;
   while (root->get_parent()) root = root->get_parent();
@@ -76,8 +75,7 @@ std::string commands_with(const CLI::App& command, const std::string& flag) {
   return names.empty() ? last + " has it" : fmt::format("{} and {} have it", fmt::join(names, ", "), last);
 }
 
-// Says that a flag is of the job that a saved plan was made for, where the command reads one. Empty: it is
-// not.
+// Says that a flag belongs to the job of a saved plan, if the command reads one. Empty: it does not.
 std::string kept_by_plan(const CLI::App& command, const std::vector<std::string>& known,
                          const std::string& flag) {
   const auto has = [&](const std::string& name) { return std::count(known.begin(), known.end(), name) > 0; };
@@ -119,8 +117,7 @@ std::string kept_by_plan(const CLI::App& command, const std::vector<std::string>
   throw Error::input(flag, fmt::format("unknown flag{}; `boxcar{} --help` lists all", meant, name));
 }
 
-// Refuses the argument at `at` of those that a command does not know, "--gpu=8" or "--gpu" before "8", if it
-// is a flag.
+// Refuses the argument at `at` of a command's unknown ones, "--gpu=8" or "--gpu" before "8", if it is a flag.
 void refuse_if_flag(const CLI::App& command, const std::vector<std::string>& extras, size_t at) {
   const std::string& extra = extras[at];
   if (!extra.starts_with("-")) return;
@@ -135,7 +132,7 @@ CLI::Validator validator(std::function<std::string(std::string&)> check) {
   return CLI::Validator(std::move(check), "", "");
 }
 
-// --model and --family are one flag: a family after a named model would take that model's sizes away.
+// --model and --family are one flag: a family after a named model would remove that model's sizes.
 void check_one_model(const std::vector<std::string>& given) {
   const std::vector<std::string>& families = find_key("model", "family")->words;
   const auto is_family = [&](const std::string& text) {

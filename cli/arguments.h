@@ -15,13 +15,13 @@ namespace boxcar::cli {
 class JobArguments {
  public:
   // With `run` also the flags of section "run"; a job file may have that section for any command. `defaults`
-  // by path, where the command has others than the table.
+  // by path, if the command's differ from the table's.
   void add_to(CLI::App& command, bool run = false, const std::map<std::string, std::string>& defaults = {});
-  // The file's keys, overridden by flags. Throws Error (bad input), for unknown flags with the nearest name.
+  // The file's keys, overridden by flags. Throws Error (bad input); for unknown flags with the nearest name.
   GivenKeys given() const;
   std::string file() const;  // the job file, or empty
-  // For a command that takes several: all job files, and the keys of one of them ("": none), with the flags
-  // over them.
+  // For a command that takes several: all job files, and the keys of one of them ("": none), overridden by
+  // the flags.
   std::vector<std::string> files() const;
   GivenKeys given(const std::string& file) const;
 
@@ -39,7 +39,7 @@ class JobArguments {
   CLI::App* command_ = nullptr;
 };
 
-// For options that are no keys: a number of [least, most], whole or not, and a name that is not empty.
+// For options that are not keys: a number of [least, most], whole or not, and a name that is not empty.
 CLI::Validator whole_number(int64_t least, int64_t most);
 CLI::Validator number(double least, double most);
 CLI::Validator not_empty();

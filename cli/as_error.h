@@ -1,4 +1,4 @@
-// Any exception as one of ours, with the words and exit code that it ends the program with.
+// Any exception as one of ours, with the text and exit code with which it ends the program.
 #pragma once
 
 #include <exception>

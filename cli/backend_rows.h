@@ -2,7 +2,7 @@
 // backend, `boxcar profile` measures its devices. A new backend is a folder of backends/ and a row.
 //
 //   backend_row("cuda").make(run, 4, nullptr)   four devices on this process's GPUs; throws Error (cannot
-//                                               run) where there are none
+//                                               run) if there are none
 #pragma once
 
 #include <memory>
@@ -19,18 +19,18 @@ namespace boxcar::cli {
 // Options of `boxcar profile` for GPUs.
 struct Profiling {
   bool fast = false;     // the kernels of `train --fast`
-  double memory = 32e9;  // bytes that it takes at most
+  double memory = 32e9;  // the most bytes that it takes
 };
 
 struct BackendRow {
   std::string name;
   std::vector<std::string> meant;  // other names that people use
-  std::vector<std::string> keys;   // keys of section run for this backend alone
-  bool gpus = false;               // its devices have memory of their own; else they take the machine's
-  // Called before anything is started, MPI too; null where there is nothing to prepare. `processes`: of the
+  std::vector<std::string> keys;   // keys of section run only for this backend
+  bool gpus = false;               // its devices have memory of their own; otherwise they take the machine's
+  // Called before anything (MPI too) is started; null if there is nothing to prepare. `processes`: of the
   // run.
   void (*prepare)(int processes) = nullptr;
-  // The caller keeps the transport where this throws.
+  // The caller keeps the transport if this throws.
   std::unique_ptr<backends::Backend> (*make)(const training::TrainRun& run, int devices,
                                              std::unique_ptr<backends::Transport>&& transport);
   measure::Samples (*measure)(const Profiling& profiling);
@@ -38,7 +38,7 @@ struct BackendRow {
 
 const std::vector<BackendRow>& backend_rows();
 std::vector<std::string> backend_names();
-// Throws Error (bad input) at --backend for a name that no row has.
+// Throws Error (bad input) at --backend for an unknown name.
 const BackendRow& backend_row(const std::string& name);
 
 }  // namespace boxcar::cli

@@ -23,7 +23,7 @@ struct CalibrateArguments {
   std::string cluster, device, output;
 };
 
-// Beside "my.yaml" its device, "my.device.yaml".
+// The device of "my.yaml", in the same folder: "my.device.yaml".
 std::string device_file(const std::string& output) {
   const std::filesystem::path path(output);
   return (path.parent_path() / path.stem()).string() + ".device" + path.extension().string();
@@ -53,7 +53,7 @@ std::string table(const fit::Calibration& done) {
   return text;
 }
 
-// The head of the file, which says where it is from.
+// The head of the file, which names its origin.
 std::string origin(const CalibrateArguments& arguments, const fit::Calibration& done) {
   std::string text = fmt::format("# {} fitted by `boxcar calibrate` to {}\n", arguments.cluster,
                                  fmt::join(arguments.files, ", "));

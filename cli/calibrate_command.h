@@ -1,4 +1,4 @@
-// `boxcar calibrate FILES --cluster NAME -o my.yaml`: a cluster whose constants are fitted to a person's
+// `boxcar calibrate FILES --cluster NAME -o my.yaml`: a cluster whose constants are fitted to a user's
 // measurements.
 #pragma once
 

@@ -52,10 +52,10 @@ struct Run {
   std::optional<planner::ResolvedJob> job;  // to compile; none for a saved plan
   std::optional<OpenJob> open = {};         // to search
   GivenKeys given = {};                     // of a job
-  std::vector<std::string> notes = {};      // to tell
-  std::optional<Error> refused = {};        // why it cannot be planned; then there is nothing but a name
+  std::vector<std::string> notes = {};      // notes for the user
+  std::optional<Error> refused = {};        // why it cannot be planned; then it has only a name
   int gpus = 0;                             // as given; 0: not given
-  backends::Cluster whole = {};             // of a job to compile: what its cluster is a part of
+  backends::Cluster whole = {};             // of a job to compile: the cluster of which its own is a part
 };
 
 void make_changes(const CampaignArguments& a, backends::Cluster& cluster) {
@@ -63,7 +63,7 @@ void make_changes(const CampaignArguments& a, backends::Cluster& cluster) {
   for (const std::string& text : a.stragglers) slow_down(cluster, text);
 }
 
-// "256,512" as given, or of a job file: each number is a run of its own.
+// "256,512" as given, or of a job file: each number is its own run.
 std::vector<Given> take_gpus(const GivenKeys& given) {
   const auto found = given.find("cluster.gpus");
   if (found == given.end()) return {};
@@ -109,7 +109,7 @@ Run resolved_run(const CampaignArguments& a, const GivenKeys& given, const std::
   return run;
 }
 
-// A job that cannot be planned is a run that says why: others may be.
+// A job that cannot be planned is a run with a reason: others may be possible.
 Run run_of(const CampaignArguments& a, const GivenKeys& given, const std::string& name) {
   try {
     Run run = a.search ? open_run(a, given, name) : resolved_run(a, given, name);
@@ -135,7 +135,7 @@ GivenKeys job_given(const CampaignArguments& a, const std::string& file) {
 
 std::vector<Run> runs_of(const CampaignArguments& a) {
   std::vector<std::string> files = a.job.files();
-  const GivenKeys flags = files.empty() ? a.job.given("") : GivenKeys{};  // those of plans
+  const GivenKeys flags = files.empty() ? a.job.given("") : GivenKeys{};  // flags for plans
   if (files.empty() && a.plans.empty()) files.emplace_back();             // the flags alone
   if (files.empty() && a.search) throw Error::input("--search", "has no effect on a saved plan");
   std::vector<Run> runs;
@@ -212,7 +212,7 @@ void simulate_step(Run& run, CampaignRow& row) {
   row.run.step_seconds = sim::simulate(run.plan, run.cluster, {}).step_seconds;
 }
 
-// Also of a run that has no plan.
+// Also for a run that has no plan.
 int gpus_of(const Run& run) {
   if (run.plan.devices > 0) return run.plan.devices;
   if (run.refused) return run.gpus;
@@ -224,7 +224,7 @@ void find_or_simulate_step(Run& run, CampaignRow& row) {
   run.open ? find_step(run, row) : simulate_step(run, row);
 }
 
-// The job on fewer nodes, where it can be planned there and takes less time than on fewer still.
+// The job on fewer nodes, if it can be planned there and takes less time than on fewer still.
 void plan_fewer_nodes(const CampaignArguments& a, const CampaignReport& report, const Run& run,
                       Progress& progress, CampaignRow& row) {
   for (const int nodes : fewer_nodes(report, row)) {
@@ -255,8 +255,8 @@ void cost_row(const CampaignArguments& a, const CampaignReport& report, Progress
   add_weeks(report, row);
 }
 
-// Rows that cannot be cost say why. Throws where none can: their reason, where it is one, below the table of
-// reasons otherwise.
+// Rows without a cost say why. Throws if none has one: their reason if it is one, otherwise below the table
+// of reasons.
 CampaignReport filled(CampaignReport report, const CampaignArguments& arguments, std::vector<Run>& runs) {
   Progress progress;
   std::vector<Error> refused;

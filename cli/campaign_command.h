@@ -1,4 +1,4 @@
-// `boxcar campaign`: the cost of whole training runs beside each other.
+// `boxcar campaign`: the cost of whole training runs, side by side.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -64,7 +64,7 @@ void add_price(const CampaignFlags& flags, const CostedPlan& costed, CampaignRow
 }
 
 void check_goodput(const CampaignRow& row) {
-  if (row.cost.estimate.goodput >= least_goodput) return;  // not where it is no number
+  if (row.cost.estimate.goodput >= least_goodput) return;  // not if it is no number
   throw Error::cannot_run(
       "--mtbf",
       fmt::format("less than {:g} % of the time goes into steps that are kept: {} fail every {}, a "

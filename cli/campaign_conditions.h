@@ -1,4 +1,4 @@
-// The conditions of a whole training run, as flags, and what a plan's step costs under them: for `boxcar
+// The conditions of a whole training run, as flags, and the cost of a plan's step under them: for `boxcar
 // campaign` and `boxcar report` alike.
 //
 //   CampaignFlags flags;
@@ -30,7 +30,7 @@ struct CampaignFlags {
   void add_to(CLI::App& command, const std::string& amount);
   bool has_amount() const { return !tokens.empty() || !samples.empty(); }
   std::vector<std::string> given() const;  // {"--tokens", "--price"}
-  // Without rows. Throws Error (bad input) where the flags contradict each other or are no quantities.
+  // Without rows. Throws Error (bad input) if the flags contradict each other or are not quantities.
   CampaignReport conditions() const;
 };
 
@@ -38,12 +38,11 @@ struct CampaignFlags {
 struct CostedPlan {
   const ir::Plan& plan;
   const backends::Cluster& cluster;
-  const planner::ResolvedJob* job =
-      nullptr;  // whose plan it is; null: what its labels say, read where it is needed
+  const planner::ResolvedJob* job = nullptr;  // the plan's job; null: read from its labels when needed
 };
 
-// Fills in the cost of the run by `row`'s name, GPUs and step_seconds. Throws Error (bad input) where a step
-// has none of the report's unit, and (cannot run) where failures leave no time for steps.
+// Fills in the cost of the run by `row`'s name, GPUs and step_seconds. Throws Error (bad input) if a step has
+// none of the report's unit, and (cannot run) if failures leave no time for steps.
 void add_cost(const CampaignFlags& flags, const CampaignReport& report, const CostedPlan& costed,
               CampaignRow& row);
 

@@ -1,4 +1,4 @@
-// Flags of `boxcar campaign` on nodes that fail and come back, and the weeks that are drawn with them.
+// Flags of `boxcar campaign` for nodes that fail and come back, and the weeks that are drawn with them.
 //
 //   FleetFlags fleet;
 //   fleet.add_to(command);                  // --repair 12h --spares 2 --replan --async-checkpoints
@@ -25,19 +25,19 @@ struct FleetFlags {
   bool replan = false, async_checkpoints = false;
 
   void add_to(CLI::App& command);
-  // Into `report`, of `given`. Throws Error (bad input) where one has no effect without another.
+  // Into `report`, of `given`. Throws Error (bad input) if one has no effect without another.
   void conditions(const CampaignFlags& given, CampaignReport& report) const;
 };
 
-// Numbers of nodes below the row's that the run is left with at times, the largest first, 16 at most. Empty
-// without --replan.
+// Numbers of nodes, below the row's, with which the run is left at times, the largest first, 16 at most.
+// Empty without --replan.
 std::vector<int> fewer_nodes(const CampaignReport& report, const CampaignRow& row);
 
-// Leaves out plans that take as long as one for fewer nodes, or longer: {{8, 3}, {16, 2}, {24, 2.5}} becomes
-// {{8, 3}, {16, 2}}. By nodes, s of a step.
+// Leaves out plans whose steps take at least as long as one for fewer nodes: {{8, 3}, {16, 2}, {24, 2.5}}
+// becomes {{8, 3}, {16, 2}}. By nodes, s of a step.
 void leave_out_slower(std::map<int, double>& step_seconds_on);
 
-// Fills in `row`'s weeks, where the report draws any. REQUIRES its cost.
+// Fills in `row`'s weeks, if the report draws any. REQUIRES its cost.
 void add_weeks(const CampaignReport& report, CampaignRow& row);
 
 }  // namespace boxcar::cli

@@ -31,7 +31,7 @@ bool counts_failures(const CampaignReport& r) { return r.mtbf_seconds > 0; }
 
 using Number = std::function<std::optional<double>(const Cost&)>;
 
-// The units of a column, largest first, and the unit and the decimals that all of it has.
+// The units of a column, largest first, and the unit and decimals of all its cells.
 using Units = std::vector<std::pair<std::string, double>>;
 
 struct Scale {
@@ -89,7 +89,7 @@ bool any(const CampaignReport& r, const Number& number) {
                      [&](const CampaignRow* row) { return number(row->cost.estimate).has_value(); });
 }
 
-// Without what nobody gave numbers for.
+// Without columns for which nobody gave numbers.
 std::vector<Column> columns_of(const CampaignReport& r) {
   const Number days = [](const Cost&c) { return c.seconds; },
                lost = [](const Cost&c) { return c.lost_seconds; },
@@ -117,7 +117,7 @@ std::vector<Column> columns_of(const CampaignReport& r) {
   return columns;
 }
 
-// "7.03 to 8.51", "11 to 13 steps"; one of them where both read alike.
+// "7.03 to 8.51", "11 to 13 steps"; only one of them if both read alike.
 std::string range_text(const Column& column, const CampaignRow& row) {
   const std::string low = column.text(row, row.cost.low), high = column.text(row, row.cost.high);
   if (low == high) return low;
@@ -131,7 +131,7 @@ struct Line {
   std::string remark;  // behind them
 };
 
-// Each column as wide as its widest cell; the first is set left, the others right.
+// Each column as wide as its widest cell; the first is left-aligned, the others right-aligned.
 std::string aligned(const std::vector<Line>& lines) {
   std::vector<size_t> widths;
   for (const Line& line : lines) {
@@ -172,7 +172,7 @@ std::string rows_text(const CampaignReport& r) {
   return aligned(lines);
 }
 
-// "512 GPUs", "a.yaml", "a.yaml on 512 GPUs": as much as tells the row from the others.
+// "512 GPUs", "a.yaml", "a.yaml on 512 GPUs": enough to distinguish the row from the others.
 std::string label_of(const CampaignReport& r, const CampaignRow& row) {
   bool names = false, gpus = false;
   for (const CampaignRow& a : r.rows)
@@ -183,7 +183,7 @@ std::string label_of(const CampaignReport& r, const CampaignRow& row) {
 
 using RowText = std::function<std::string(const CampaignRow&)>;
 
-// Each text once, in order, with the rows that it is of where there are others. An empty one is left out.
+// Each text once, in order, with its rows if there are several texts. An empty one is left out.
 std::vector<std::string> by_row(const CampaignReport& r, const RowText& text) {
   std::vector<std::pair<std::string, std::vector<std::string>>> found;
   for (const CampaignRow* row : fitting(r)) {

@@ -1,4 +1,4 @@
-// The output of `boxcar campaign`: whole training runs beside each other, as a table or a document.
+// The output of `boxcar campaign`: whole training runs side by side, as a table or a document.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@ namespace boxcar::cli {
 
 struct CampaignRow {
   std::string name;  // the job file, the saved plan or the model
-  int gpus = 0;      // 0: not known of a row that does not fit
+  int gpus = 0;      // 0: not known, in a row that does not fit
   std::map<std::string, std::string> configuration;
   std::string plan_flags;  // of a plan that was searched: "--dp 16 --tp 8"
   std::string why_not;     // "does not fit: ..."; then there are no numbers
@@ -25,20 +25,20 @@ struct CampaignRow {
   double amount_per_step = 0;  // tokens or samples
   double checkpoint_bytes = 0;
   bool has_moments = true;  // the optimizer, and so the checkpoint
-  int nodes = 0;            // that its GPUs are on
-  // With CampaignReport::fleet: s of a step of the plans for fewer nodes that could be planned; weeks, drawn
-  // with a checkpoint every so many steps.
+  int nodes = 0;            // of its GPUs
+  // With CampaignReport::fleet: s of a step of the plans for fewer nodes that were found; weeks, drawn with a
+  // checkpoint after a fixed number of steps.
   std::map<int, double> step_seconds_on = {};
   std::optional<campaign::Weeks> weeks = {};
   int64_t weeks_interval = 0;
 };
 
-// How nodes fail and come back, and how the run bears it.
+// How nodes fail and come back, and how the run handles it.
 struct FleetConditions {
   double repair_seconds = 0;
   int spares = 0;       // nodes
-  bool replan = false;  // go on with fewer nodes
-  bool beside = false;  // checkpoints are written beside the steps
+  bool replan = false;  // continue with fewer nodes
+  bool beside = false;  // checkpoints are written while steps run
 };
 
 struct CampaignReport {
@@ -47,7 +47,7 @@ struct CampaignReport {
   double checkpoint_bandwidth = 0;  // bytes/s; 0: not given
   double mtbf_seconds = 0;          // of mtbf_gpus; 0: not given
   int64_t mtbf_gpus = 0;
-  double restart_seconds = 0;  // beside reading the checkpoint
+  double restart_seconds = 0;  // besides reading the checkpoint
   bool default_restart = false;
   std::optional<FleetConditions> fleet = {};  // none: no weeks are drawn
   std::optional<double> watts;

@@ -11,8 +11,8 @@
 
 namespace boxcar::cli {
 
-// Tokens or samples (`unit`) of a step of the plan. Throws Error (bad input) where the plan, called `name`,
-// has none.
+// Tokens or samples (`unit`) of a step of the plan. Throws Error (bad input) if the plan, called `name`, has
+// none.
 double amount_per_step(const ir::Plan& plan, const std::string& name, const std::string& unit);
 
 // At least one and at most 1e12; throws Error (bad input) otherwise.

@@ -72,8 +72,8 @@ constexpr Row rows[] = {
 #undef QWEN3
 #undef GPT_OSS
 
-// As https://huggingface.co has them, with or without what stands before the slash. Sizes of Llama 3.1
-// and 3.3 are those of Llama 3, but for the longest sequence.
+// As https://huggingface.co has them, with or without the part before the slash. Sizes of Llama 3.1 and 3.3
+// are those of Llama 3, except for the longest sequence.
 constexpr std::pair<const char*, const char*> hugging_face_names[] = {
     {"google-bert/bert-base-uncased", "bert-base"},
     {"google-bert/bert-large-uncased", "bert-large"},
@@ -117,7 +117,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-// "Llama-3_70B" as {"3", "70b", "llama"}: words, and numbers with the letter behind them.
+// "Llama-3_70B" as {"3", "70b", "llama"}: words, and numbers with the letter after them.
 std::set<std::string> parts_of(std::string_view name) {
   std::set<std::string> parts;
   std::string part;
@@ -140,7 +140,7 @@ std::set<std::string> parts_of(std::string_view name) {
   return parts;
 }
 
-// The catalog's name of a model that Hugging Face's name stands for, else `name`.
+// The catalog's name of the model that Hugging Face's name stands for, otherwise `name`.
 std::string name_here(std::string_view name) {
   std::string text = lower(name);
   for (const std::string_view tuned : {"-instruct", "-chat-hf", "-chat", "-base"})

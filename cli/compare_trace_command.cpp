@@ -43,7 +43,7 @@ struct Simulated {
   StepProfile profile;
 };
 
-// On the devices of `stage`; empty: those that are busy the longest.
+// On the devices of `stage`; empty: those that are busy longest.
 Simulated simulated_profile(const SavedPlan& saved, const std::string& stage) {
   sim::Options options;
   options.timeline = true;
@@ -89,7 +89,7 @@ std::string table_of(const std::vector<TraceRow>& rows) {
   return text;
 }
 
-// The class or gap that moves the step the most: "other kernels take 1.2 ms less than measured".
+// The class or gap that changes the step the most: "other kernels take 1.2 ms less than measured".
 std::string verdict_of(const std::vector<TraceRow>& rows) {
   const TraceRow& step = rows.back();
   const auto parts = rows.begin() + static_cast<std::ptrdiff_t>(rows.size()) - 1;
@@ -117,7 +117,7 @@ void scale(backends::Curve& curve, double factor) {
   for (double& y : curve.y) y = std::clamp(y * factor, 1e-6, 1.5);
 }
 
-// The device with the speeds of its kernels as measured: each class by one factor.
+// The device with the measured speeds of its kernels: each class by one factor.
 backends::DeviceProfile calibrated(const std::string& name, const StepProfile& measured,
                                    const StepProfile& simulated, std::vector<std::string>& said) {
   backends::DeviceProfile device = backends::load_device(name);

@@ -1,5 +1,5 @@
 // `boxcar compare-trace TRACE PLAN`: a profile of a real step beside the simulated one, and a device file
-// that closes what constants of a device can close.
+// that closes as much of the difference as constants of a device can.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// One key of these cannot change alone: their product is the number of GPUs, or follows from it.
+// None of these keys can change alone: their product is the number of GPUs, or follows from it.
 bool is_degree(const std::string& path) {
   const char* degrees[] = {"parallel.dp", "parallel.tp", "parallel.pp", "parallel.context_parallel",
                            "cluster.gpus"};
@@ -48,7 +48,7 @@ void put(GivenKeys& to, const GivenKeys& from, const std::string& path) {
 
 std::string placed_text(const explain::Report& base, const Variation& v) {
   if (!v.why_not.empty()) return v.why_not;
-  // Steps of other batches compare by what they train in a second.
+  // Steps of other batches are compared by samples per second.
   const auto samples = [](const explain::Report& r) { return r.samples_per_second * r.step_seconds; };
   const bool other_batch = std::abs(samples(v.report) / samples(base) - 1) > 1e-9;
   const double step = other_batch ? base.samples_per_second / v.report.samples_per_second - 1
@@ -95,7 +95,7 @@ std::vector<Difference> differences_of(const GivenKeys& a, const GivenKeys& b) {
   const bool degrees = model || std::any_of(paths.begin(), paths.end(), is_degree);
   const bool stages = model || text_of(a, "parallel.pp") != text_of(b, "parallel.pp") ||
                       text_of(a, "parallel.virtual_stages") != text_of(b, "parallel.virtual_stages");
-  // Recomputation goes together with the stages where it says layers of each.
+  // Recomputation changes together with the stages if it gives layers of each.
   constexpr const char* layers = "parallel.recompute_layers";
   const bool recompute = stages && (is_by_stage(layers, a) || is_by_stage(layers, b));
   std::vector<Difference> all;

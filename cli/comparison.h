@@ -1,4 +1,4 @@
-// Two plans beside each other, and a plan beside one with other keys.
+// Two plans side by side, and a plan beside one with other keys.
 //
 //   placed_text(best, with_tp_4)   "1.35 s, 9.4 % slower; 40.1 GB on stage0, 12.3 GB less"
 #pragma once
@@ -11,16 +11,16 @@
 
 namespace boxcar::cli {
 
-// The variation's step and memory against those of `base`, or why it cannot be.
+// The variation's step and memory compared with those of `base`, or why it cannot be.
 std::string placed_text(const explain::Report& base, const Variation& variation);
 nlohmann::ordered_json placed_json(const explain::Report& base, const Variation& variation);
 
-// Keys that plan B has otherwise than plan A, which are changed together: a model's keys and degrees go
-// together, each other key stands alone.
+// Keys that differ between plans A and B and are changed together: a model's keys, and degrees, form one
+// difference each, and every other key its own.
 struct Difference {
-  GivenKeys a, b;        // by path; a key that has its default is missing
-  bool layouts = false;  // the layouts that were found, in place of keys
-  Variation alone = {};  // plan A with this difference alone
+  GivenKeys a, b;        // by path; a key at its default is missing
+  bool layouts = false;  // the layouts that were found, instead of keys
+  Variation alone = {};  // plan A with only this difference
 };
 std::vector<Difference> differences_of(const GivenKeys& a, const GivenKeys& b);
 

@@ -38,7 +38,7 @@ std::string name_of(const CLI::Option& option) {
   return names.empty() ? "" : "--" + names.front();
 }
 
-// The first sentence or so of a description, without its default in brackets.
+// About the first sentence of a description, without its default in brackets.
 std::string brief(const std::string& description) {
   return description.substr(0, std::min(description.find(" ["), description.find('\n')));
 }
@@ -49,7 +49,7 @@ Words export_names() {
   return names;
 }
 
-// Flags whose values are names of something, beside those whose type lists them.
+// Flags whose values are names, beside those whose type lists them.
 struct ValueNames {
   const char* flag;
   Words (*words)();
@@ -66,7 +66,7 @@ constexpr ValueNames value_names[] = {
      }},
 };
 
-// The words that an option's value is one of; none where it is a number, a name or a file.
+// The words that an option's value may be; none if it is a number, a name or a file.
 Words words_of(const CLI::Option& option) {
   const std::string name = name_of(option);
   for (const ValueNames& one : value_names)
@@ -107,7 +107,7 @@ Words names_of(const std::vector<const CLI::App*>& commands) {
   return names;
 }
 
-// The words that may follow a command: those below it, or what its first operand is one of.
+// The words that may follow a command: those below it, or the values of its first operand.
 Words first_words(const CLI::App& command) {
   if (Words names = names_of(command.get_subcommands({})); !names.empty()) return names;
   for (const CLI::Option* option : command.get_options()) {
@@ -225,7 +225,7 @@ std::string fish_script(const std::vector<const CLI::App*>& commands) {
   return text;
 }
 
-// Text for a manual page: no dash is a hyphen there, and no line begins with a macro.
+// Text for a manual page: no dash becomes a hyphen, and no line begins with a macro.
 std::string roff(const std::string& text) {
   std::string escaped = replaced(replaced(text, "\\", "\\e"), "-", "\\-");
   if (escaped.starts_with('.') || escaped.starts_with('\'')) escaped = "\\&" + escaped;

@@ -1,7 +1,7 @@
 // Completions of a shell and manual pages, made from the table of commands and flags.
 //
-//   eval "$(boxcar completions bash)"        in ~/.bashrc; after `cmake --install` the shell finds them
-//   itself boxcar man search | man -l -
+//   eval "$(boxcar completions bash)"     in ~/.bashrc; after `cmake --install` the shell finds them itself
+//   boxcar man search | man -l -
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -9,7 +9,7 @@
 
 namespace boxcar::cli {
 
-// Throws Error (bad input) naming the file and what is wrong in it.
+// Throws Error (bad input) naming the file and its fault.
 CatalogModel read_model_config(const std::string& path);
 
 }  // namespace boxcar::cli

@@ -19,7 +19,7 @@ using explain::Span;
 using explain::WorkClass;
 using nlohmann::json;
 
-// The first row whose word stands in a kernel's name decides.
+// The first row whose word is in a kernel's name decides.
 constexpr std::pair<std::string_view, WorkClass> words[] = {
     {"sendrecv", WorkClass::transfers},  {"send_recv", WorkClass::transfers},
     {"nccl", WorkClass::collectives},    {"nvshmem", WorkClass::collectives},
@@ -127,7 +127,7 @@ DeviceTrace read_kineto(const json& events, const std::string& path, const std::
   trace.device = choose(devices, asked, path);
   trace.spans = devices[trace.device];
   set_span_of_all(trace, path);
-  if (!steps.empty()) {  // kernels run behind the host: what the first steps' begins and ends enclose
+  if (!steps.empty()) {  // kernels run behind the host: from the first step's begin to the last one's
     trace.steps = static_cast<int>(steps.size());
     const double begin = steps.begin()->first, end = steps.rbegin()->second;
     trace.begin = std::max(trace.begin, begin);

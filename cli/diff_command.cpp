@@ -49,14 +49,14 @@ Side read_side(const std::string& path, bool simulate) {
   return side;
 }
 
-// Each difference, with plan A changed by it alone.
+// Each difference, with plan A changed only by it.
 std::vector<Difference> costed(const Side& a, const Side& b) {
   std::vector<Difference> all = differences_of(a.keys, b.keys);
   for (Difference& one : all) {
     GivenKeys others = one.b;
     if (const auto same = b.keys.find("parallel.recompute_layers");
         same != b.keys.end() && !one.a.contains(same->first))
-      others.insert(*same);  // that both have: other stages would let go of them
+      others.insert(*same);  // keys of both: other stages would drop them
     GivenKeys keys = with_flags(a.keys, others);
     for (const auto& [path, value] : one.a)
       if (!one.b.contains(path)) keys.erase(path);  // B has its default

@@ -1,4 +1,4 @@
-// `boxcar diff A B`: what two saved plans do differently, and what each difference costs.
+// `boxcar diff A B`: the differences between two saved plans, and the cost of each.
 #pragma once
 
 #include <CLI/CLI.hpp>

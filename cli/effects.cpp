@@ -34,7 +34,7 @@ bool is_selective(const planner::Job& job) {
   return job.train.recompute == ir::Recompute::selective ||
          job.train.recompute_others == ir::Recompute::selective;
 }
-// Of other modules that are not there, their own key says so.
+// For other modules that are absent, their own key reports it.
 bool selects_absent_core(const planner::Job& job) {
   return job.train.recompute == ir::Recompute::selective && !selects_something(job) &&
          job.train.recompute_modules == std::set{ir::Module::core_attn};
@@ -103,7 +103,7 @@ constexpr Effect effects[] = {
     {"train.trust_coefficient", uses_trust_coefficient},
 };
 
-// The key as it was given, if its value is not the default; else null.
+// The key as it was given, if its value is not the default; otherwise null.
 const Given* asked(const GivenKeys& given, const Effect& effect) {
   const auto found = given.find(effect.path);
   if (found == given.end() || found->second.may_lapse) return nullptr;

@@ -51,7 +51,7 @@ void explain_whole(const SavedPlan& saved, const planner::LaidOut* laid, const E
 GivenKeys keys_of_flags(const std::string& text) {
   if (const size_t begin = text.find_first_not_of(' '); begin != std::string::npos && text[begin] != '-')
     throw Error::input("--why-not", fmt::format("got \"{}\", expected flags such as \"--tp 4\"", text));
-  CLI::App app("", "simulate");  // whose flags these are
+  CLI::App app("", "simulate");  // the command of these flags
   JobArguments job;
   job.add_to(app);
   try {
@@ -66,7 +66,7 @@ GivenKeys keys_of_flags(const std::string& text) {
   return given;
 }
 
-// The plan with other keys beside it, a text of flags at a time.
+// The plan beside variants with other keys, a text of flags at a time.
 void place_others(const ExplainArguments& arguments, const SavedPlan& saved) {
   const explain::Report base = explain::report(saved.plan, saved.cluster, planner::memory_use(saved.plan),
                                                sim::simulate(saved.plan, saved.cluster));

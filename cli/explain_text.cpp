@@ -264,7 +264,7 @@ std::string to_text(const std::vector<explain::Sensitivity>& rows, double step_s
   const auto change = [&](const std::optional<double>& seconds) {
     return seconds ? std::abs(*seconds / step_seconds - 1) : 0;
   };
-  std::vector<explain::Sensitivity> order = rows;  // most effect first
+  std::vector<explain::Sensitivity> order = rows;  // largest effect first
   std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
     return std::max(change(a.half_seconds), change(a.double_seconds)) >
            std::max(change(b.half_seconds), change(b.double_seconds));

@@ -21,11 +21,11 @@
 
 namespace boxcar::cli {
 
-// `slow_stages`: a line for people; empty where no device is slow.
+// `slow_stages`: a line for people; empty if no device is slow.
 std::string to_text(const explain::PlanExplanation& explanation, const std::string& slow_stages);
 std::string to_text(const explain::OpExplanation& explanation);
 std::string to_text(const explain::TensorExplanation& explanation);
-// `step_seconds`: of the plan on the cluster as it is.
+// `step_seconds`: of the plan on the unchanged cluster.
 std::string to_text(const std::vector<explain::Sensitivity>& rows, double step_seconds);
 
 nlohmann::ordered_json to_json(const explain::PlanExplanation& explanation);

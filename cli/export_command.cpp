@@ -47,7 +47,7 @@ const exports::Framework& framework_named(const std::string& name) {
                                  did_you_mean(name, framework_names()), fmt::join(framework_names(), ", ")));
 }
 
-// Registers whose numbers of slots are not those that the job's plan has.
+// Registers whose numbers of slots differ from those of the job's plan.
 int other_slots(const ir::Plan& plan, const planner::ResolvedJob& job) {
   const ir::Plan expected = planner::compile(job);
   int others = 0;
@@ -60,7 +60,7 @@ int other_slots(const ir::Plan& plan, const planner::ResolvedJob& job) {
   return others;
 }
 
-// Tells what cannot be said, and refuses it where that was asked for.
+// Reports what cannot be expressed, and refuses it if that was asked for.
 void tell_notes(const ExportArguments& arguments, const std::string& format,
                 const std::vector<exports::Note>& notes) {
   for (const exports::Note& note : notes) tell(fmt::format("{}: {}", begin_of(note, format), to_text(note)));
@@ -72,7 +72,7 @@ void tell_notes(const ExportArguments& arguments, const std::string& format,
                                         counted(unsaid, "thing"), format));
 }
 
-// The plan that was saved, or the job's.
+// The saved plan, or the job's.
 SavedPlan plan_of(const ExportArguments& arguments, Extent extent) {
   if (arguments.is_plan()) return load_plan(arguments.job.file(), arguments.job.given(""));
   const GivenKeys given = arguments.job.given();
@@ -82,7 +82,7 @@ SavedPlan plan_of(const ExportArguments& arguments, Extent extent) {
   return {planner::compile(resolved.job), resolved.request.job.cluster};
 }
 
-// The job with all that is asked about it; `saved` is its plan.
+// The job with all answers about it; `saved` is its plan.
 exports::Source source_of(const ExportArguments& arguments, const SavedPlan& saved) {
   const std::string file = arguments.job.file();
   if (arguments.is_plan() && !saved.plan.labels.contains("model.family"))
@@ -97,7 +97,7 @@ exports::Source source_of(const ExportArguments& arguments, const SavedPlan& sav
   return source;
 }
 
-// The export is written all the same: elsewhere there may be more memory, or less taken.
+// The export is written anyway: elsewhere there may be more memory, or less in use.
 void tell_misfit(const SavedPlan& saved) {
   if (const std::string why = why_not(saved); !why.empty())
     tell(fmt::format("on {}, the job {}", saved.cluster.name, why));
@@ -123,7 +123,7 @@ std::vector<int> all_devices(const ir::Plan& plan) {
   return all;
 }
 
-// "0-7,16", ascending and each once; all where it is empty.
+// "0-7,16", ascending and each once; all if it is empty.
 std::vector<int> ranks_of(const std::string& text, const ir::Plan& plan) {
   if (text.empty()) return all_devices(plan);
   try {

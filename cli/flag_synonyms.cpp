@@ -11,10 +11,10 @@ namespace boxcar::cli {
 namespace {
 
 // Flags of Megatron-LM (megatron/training/arguments.py), NeMo, torchtitan, DeepSpeed, AIConfigurator and
-// Hugging Face; and words that people try.
+// Hugging Face; and words that users try.
 struct Synonym {
   std::string_view flag, meant;
-  std::string_view with_number = {};  // where a number stands behind it; empty: the same
+  std::string_view with_number = {};  // with a number after it; empty: the same
 };
 constexpr Synonym synonyms[] = {
     {"--tensor-model-parallel-size", "--tp"},
@@ -185,7 +185,7 @@ constexpr Synonym synonyms[] = {
     {"--load", "--init-from"},
 };
 
-// Flags that one command lacks for a reason, and what to do in their place. "*": of any command.
+// Flags that one command lacks for a reason, and the alternative. "*": of any command.
 struct NoFlag {
   std::string_view command, flag, advice;
 };

@@ -1,4 +1,4 @@
-// Flags as other frameworks and people name them, for messages: `--tensor-parallel` is `--tp` here.
+// Flags as other frameworks and users name them, for messages: `--tensor-parallel` is `--tp` here.
 //
 //   flag_meant("--tensor-model-parallel-size") == "--tp";  flag_meant("--colour") == ""
 //   flag_meant("--parallelism.tensor_parallel_degree") == "--tp"
@@ -14,9 +14,9 @@ namespace boxcar::cli {
 
 // torchtitan's "--training.seq_len" and "--Seq_Len" as "--seq-len".
 std::string spelled_here(std::string_view flag);
-// The flag of some command that is meant, with a value or words behind it; or empty.
+// The flag of some command that is meant, followed by a value or words; or empty.
 std::string_view flag_meant(std::string_view flag, std::string_view value = {});
-// Advice where a command has no such flag; or empty.
+// Advice if a command has no such flag; or empty.
 std::string_view advice_in_place_of(std::string_view command, std::string_view flag);
 std::vector<std::string_view> flag_synonyms();  // all that flag_meant() knows
 

@@ -63,7 +63,7 @@ std::vector<std::string> key_names(std::string_view section) {
                                         did_you_mean(name, known), fmt::join(known, ", ")));
 }
 
-// A section, or in its place the value of the key whose flag it is called after: "model: llama3-70b".
+// A section or, in its place, the value of the key whose flag has its name: "model: llama3-70b".
 void read_section(const std::string& path, const std::string& section, const YAML::Node& node,
                   GivenKeys& given) {
   const Key* const named = key_called(section);
@@ -127,15 +127,15 @@ void locate(const GivenKeys& given, const Work& work) {
   }
 }
 
-// The file of a model that is given as a path: to a config.json, or to its folder. Text in a name's form is a
-// name.
+// The file of a model that is given as a path: to a config.json, or to its folder. Text in the form of a name
+// is a name.
 std::optional<std::string> config_file(const std::string& model) {
   if (!model.ends_with(".json") && model.find('/') == std::string::npos) return std::nullopt;
   if (find_model(model) && !std::filesystem::exists(model)) return std::nullopt;  // a name of Hugging Face's
   return std::filesystem::is_directory(model) ? model + "/config.json" : model;
 }
 
-// Channels and classes of images were keys hidden and vocab once: jobs and plans that say so are still read.
+// Channels and classes of images were once keys hidden and vocab: old jobs and plans are still read.
 void rename_old_keys(GivenKeys& given) {
   if (!ir::models::is_conv_net(family_named(family_of(given)))) return;
   for (const auto& [old, key] :
@@ -228,7 +228,7 @@ void expand(GivenKeys& given) {
 
 namespace {
 
-// Whether a line of the text begins with a section, or with something like one.
+// Whether a line of the text begins with a section, or with something similar.
 bool names_a_section(const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -299,7 +299,7 @@ void keep_free(backends::DeviceProfile& device, double share) {
 }
 
 void set(Request& request, const std::string& path, const Given& value) {
-  // Decay here is always apart from the gradient, as AdamW's is.
+  // Decay here is always separate from the gradient, as in AdamW.
   const bool adamw = path == "train.optimizer" && value.text == "adamw";
   set(key_at(path), request, value.where, adamw ? "adam" : value.text);
 }
@@ -328,8 +328,8 @@ void set_all(const backends::Framework& framework, const char* name,
   }
 }
 
-// The framework's own defaults, before what is given; where the job is searched, what a search takes in place
-// of some.
+// The framework's own defaults, before given values; if the job is searched, the values that a search uses
+// instead of some defaults.
 backends::Framework load_framework(const GivenKeys& given, bool searched, Request& request) {
   const auto named = given.find("train.stack");
   backends::Framework framework;
@@ -346,7 +346,7 @@ backends::Framework load_framework(const GivenKeys& given, bool searched, Reques
   return framework;
 }
 
-// A description of one's own without latencies makes small messages and launches look free.
+// A user's description without latencies makes small messages and launches look free.
 void tell_missing_latencies(const std::string& name, const backends::Cluster& cluster) {
   if (!backends::is_file_name(name)) return;
   const backends::Cluster usual = backends::load_cluster("dgx-h100", 0);
@@ -380,7 +380,7 @@ ir::models::Model read_graph(const std::string& path) {
   }
 }
 
-// A framework's kernel counts where the device has it.
+// A framework's kernel counts if the device has it.
 void use_attention_kernel(const GivenKeys& given, Request& request) {
   backends::DeviceProfile& device = request.job.cluster.device;
   std::string& name = request.attention_kernel;
@@ -391,7 +391,7 @@ void use_attention_kernel(const GivenKeys& given, Request& request) {
   name = device.attention_kernel;
 }
 
-// Sets what is given, and loads the cluster.
+// Sets the given values, and loads the cluster.
 Request request_of(const GivenKeys& given, bool searched = false) {
   check_families(given);
   if (const auto preset = given.find("train.preset"); preset != given.end()) {
@@ -527,7 +527,7 @@ std::map<std::string, std::string> labels_of(const Request& request) {
   if (request.device.empty()) labels.erase("cluster.device");
   if (request.memory_margin == 0) labels.erase("cluster.memory_margin");
   if (request.gpus_per_node == 0) labels.erase("cluster.gpus_per_node");
-  labels.erase("train.preset");  // every key that it sets stands here
+  labels.erase("train.preset");  // every key that it sets is here
   for (const char* rare :
        {"model.qkv_bias", "model.qk_norm", "model.attention_window", "model.full_attention_every",
         "model.shared_experts", "model.dense_layers", "model.weigh_inside", "model.norm_epsilon",

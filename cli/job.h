@@ -1,5 +1,5 @@
-// From a job file and flags to planner::Job: reading, merging (flags win) and saying where each value came
-// from.
+// From a job file and flags to planner::Job: reading, merging (flags win) and tracing each value to its
+// source.
 //
 //   job.yaml:3:23: parallel.tp: got "x", expected a whole number from 1 to 10000
 //   --tp: 6 does not divide heads 32 (use 1, 2, 4, 8, 16 or 32)
@@ -14,11 +14,11 @@
 
 namespace boxcar::cli {
 
-// One value as a person wrote it.
+// One value as the user wrote it.
 struct Given {
   std::string text;
   std::string where;       // "job.yaml:3:23: parallel.tp" or "--tp"
-  bool may_lapse = false;  // nobody asks for it beside the other keys: it may be without effect
+  bool may_lapse = false;  // nobody asks for it besides the other keys: it may be without effect
 };
 using GivenKeys = std::map<std::string, Given>;  // by Key::path()
 
@@ -33,11 +33,11 @@ void expand(GivenKeys& given);
 // Parses a value into the field of the key at `path`. Throws Error (bad input) as the key's set() does.
 void set(Request& request, const std::string& path, const Given& value);
 
-// Sets the framework's own defaults, of those keys that a model of the request's family has. Throws Error
-// (bad input) naming framework and key where no key is named so.
+// Sets the framework's own defaults, for those keys that a model of the request's family has. Throws Error
+// (bad input) naming framework and key if there is no such key.
 void set_defaults(const backends::Framework& framework, Request& request);
 
-// Sets what is given, loads the cluster, fills in defaults and checks (planner::resolve). Errors say where
+// Sets the given values, loads the cluster, fills in defaults and checks (planner::resolve). Errors say where
 // the value at fault was written.
 struct Resolved {
   Request request;  // its job is a copy, for keys and labels
@@ -47,31 +47,31 @@ struct Resolved {
 };
 Resolved resolve(const GivenKeys& given);
 
-// Throws Error (input) at `where` if the device has no rate for the type of products: no other type's rate
-// stands in.
+// Throws Error (input) at `where` if the device has no rate for the type of products; no other type's rate
+// replaces it.
 void check_rate(const backends::DeviceProfile& device, ir::Precision precision, const std::string& where);
 
-// A cluster by preset or path, with `device` (empty: its own) in its nodes, of each of which the job takes
-// `of_each_node` devices (0: all).
+// A cluster by preset or path, with `device` (empty: its own) in its nodes. The job takes `of_each_node`
+// devices of each node (0: all).
 backends::Cluster load_cluster(const std::string& name, const std::string& device, int gpus,
                                int of_each_node = 0);
 
 // Takes this share (0 to 1) off the memory that plans may use.
 void keep_free(backends::DeviceProfile& device, double share);
 
-// The same error, placed where the key that it names was written.
+// The same error, with the place at which the key that it names was written.
 Error located(const GivenKeys& given, const Error& error);
 
 // The request as far as it is given, for a search: open keys stay open, and no degrees are checked. A
-// framework's searched_as comes over its defaults.
+// framework's searched_as overrides its defaults.
 Request open_request(const GivenKeys& given);
 
 // Every key's value by path, of a request whose job is resolved.
 std::map<std::string, std::string> labels_of(const Request& resolved);
-// The name in the catalog of a model that has these labels, whatever its data: sequences, dropout, images.
+// The name in the catalog of a model that has these labels, apart from its data (sequences, dropout, images).
 // Empty: it has none.
 std::string known_model(const std::map<std::string, std::string>& labels);
-// Beside the keys, of a graph of the user's own: its fingerprint.
+// An additional label, of a user's own graph: its fingerprint.
 inline constexpr const char* graph_label = "graph.fingerprint";
 
 }  // namespace boxcar::cli

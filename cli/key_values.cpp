@@ -18,9 +18,9 @@
 namespace boxcar::cli {
 namespace {
 
-constexpr double most_times = 10000;  // that a list repeats a number, and that it has numbers
+constexpr double most_times = 10000;  // the most repeats of a number in a list, and the most numbers
 
-// Says what k and M stand for, where a text has other letters behind a number: "8G".
+// Explains k and M if a text has other letters after a number: "8G".
 std::string units_text(const std::string& text) {
   const bool has_unit = !text.empty() && std::isdigit(static_cast<unsigned char>(text.front())) &&
                         std::isalpha(static_cast<unsigned char>(text.back()));
@@ -38,7 +38,7 @@ double parse_number(double least, double most, const std::string& where, const s
   double value = 0;
   const char* end = text.data() + text.size();
   auto [rest, error] = std::from_chars(text.data(), end, value);
-  if (whole_only && rest + 1 == end)  // as lengths and sizes of models are counted; no number is a thousandth
+  if (whole_only && rest + 1 == end)  // lengths and sizes of models are counted so; no number is a thousandth
     for (const auto& [unit, factor] : {std::pair('k', 0x1p10), {'m', 0x1p20}})
       if (rest != end && std::tolower(static_cast<unsigned char>(*rest)) == unit) value *= factor, ++rest;
   bool good = error == std::errc() && rest == end && std::isfinite(value);

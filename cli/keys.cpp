@@ -238,7 +238,7 @@ void add_conv_net_keys(std::vector<Key>& k) {
                     "an image's channels beside each other, as tensor cores read them", nets));
 }
 
-// Bounds are those of any machine that could exist, to catch slips; what a job allows is planner::resolve's.
+// Bounds are those of any possible machine, to catch slips; planner::resolve decides what a job allows.
 std::vector<Key> make_keys() {
   std::vector<Key> k;
   k.push_back(
@@ -279,7 +279,7 @@ std::vector<Key> make_keys() {
                     0, 0.9, "share of a device's memory that stays free: 0.08 or 8%"));
 
   for (const search::Dimension& d : search::dimensions()) {
-    if (d.key == "mesh_order") add_not_searched(k);  // where ranks and stages stand is said last
+    if (d.key == "mesh_order") add_not_searched(k);  // the places of ranks and stages come last
     k.push_back(searched(d));
   }
 
@@ -387,7 +387,7 @@ std::vector<Key> make_keys() {
 // A request whose keys have the family's defaults.
 Request complete_request(const char* family) {
   Request request = request_of({family});
-  if (request.job.model.transformer()) {  // sizes are needed, and not asked for
+  if (request.job.model.transformer()) {  // sizes are needed, but irrelevant here
     ir::models::Transformer& model = *request.job.model.operator->();
     model.layers = model.heads = model.seq = model.vocab = 1, model.hidden = 2;
     request.job.model = ir::models::complete(model);

@@ -21,13 +21,13 @@ struct Request {
   std::string cluster;                 // preset or path
   std::string device;                  // the same; empty: the cluster's own
   std::string graph;                   // of family graph: the file with its text
-  int gpus_per_node = 0;               // of each node, for the job; 0: all
+  int gpus_per_node = 0;               // that the job takes of each node; 0: all
   double memory_margin = 0;            // share of a device's memory that stays free
   std::string preset = "none";         // of keys that are not given
   std::string attention_kernel;        // of parallel.attention flash; empty: the device's own
   std::string fp8_recipe = "delayed";  // of train.precision fp8
   std::string framework = "boxcar";    // the training framework that is simulated
-  training::TrainRun run;              // of `boxcar train` alone
+  training::TrainRun run;              // only for `boxcar train`
 };
 
 using Field = std::variant<int*, int64_t*, double*, bool*, std::string*, std::vector<int>*,
@@ -45,12 +45,12 @@ struct Key {
   bool required = false;
   std::string help;
   std::vector<std::string> families;              // of models that have it; empty: all
-  std::string fallback;                           // the default in words, where it follows from other keys
-  std::map<std::string, std::string> meant = {};  // words by what people write in their place
+  std::string fallback;                           // the default in words, if it follows from other keys
+  std::map<std::string, std::string> meant = {};  // words by those that users write in their place
 
   std::string path() const { return section + "." + name; }
   bool is_of(const std::string& model_family) const;
-  bool is_switch() const;            // a flag that may stand without a value
+  bool is_switch() const;            // a flag that needs no value
   std::string values() const;        // "1..10000", "gelu|swiglu", "true|false", "NAME"
   std::string default_text() const;  // "1", "gelu; llama: swiglu", "what remains of the GPUs", "needed"
 };
@@ -60,7 +60,7 @@ std::vector<std::string> sections();  // in the file's order
 // The section whose keys are not part of a plan: how `boxcar train` runs it.
 inline constexpr const char* run_section = "run";
 const Key* find_key(std::string_view section, std::string_view name);
-const Key& key_at(std::string_view path);  // REQUIRES that it is there: "model.layers"
+const Key& key_at(std::string_view path);  // REQUIRES that it exists: "model.layers"
 // The key whose flag, or another flag of it, has this name: "micro_batch", "model", "cp". Null: none.
 const Key* key_called(std::string_view name);
 

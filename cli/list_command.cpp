@@ -29,7 +29,7 @@ const char* name_of(backends::LinkKind kind) {
   return at(names, kind);
 }
 
-// A number, true or false, else a text.
+// A number, true or false, otherwise a text.
 ordered_json value_of(const std::string& text) {
   if (const auto whole = ir::read_number<int64_t>(text)) return *whole;
   if (const auto number = ir::read_number<double>(text)) return *number;
@@ -98,7 +98,7 @@ void list_clusters() {
         "tells more.\n");
 }
 
-// A key that is not there has its family's default.
+// A missing key has its family's default.
 void list_models_json() {
   ordered_json rows = ordered_json::array();
   for (const CatalogModel& model : catalog()) {

@@ -1,4 +1,4 @@
-// `boxcar clusters [NAME]` and `boxcar models`: the presets to choose from.
+// `boxcar clusters [NAME]` and `boxcar models`: the available presets.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -10,10 +10,10 @@
 
 int main(int argc, char** argv) {
 #ifdef __GLIBC__
-  mallopt(M_MXFAST, 0);  // of many small pieces, else every large one that is freed walks over all
+  mallopt(M_MXFAST, 0);  // no bins of small pieces, which every free of a large one would walk over
 #endif
 #ifdef SIGXFSZ
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that outgrows the process's limit is an error of its write
+  std::signal(SIGXFSZ, SIG_IGN);  // exceeding the process's limit on a file's size is an error of its write
 #endif
   return boxcar::cli::program_main(argc, argv);
 }

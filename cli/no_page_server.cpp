@@ -1,4 +1,4 @@
-// In place of page_server.cpp where cpp-httplib was not found.
+// In place of page_server.cpp if cpp-httplib was not found.
 #include "cli/page_server.h"
 #include "sbp/error.h"
 

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 using backends::host::FileError;
 using backends::host::NewFile;
 
-// A file that is being written beside, for signals that end the process meanwhile.
+// A file that is being written beside its path, for signals that end the process meanwhile.
 class Leftover {
  public:
   explicit Leftover(const std::string& path) {
@@ -81,8 +81,8 @@ class Buffer : public std::streambuf {
   throw Error::input(path, "cannot be written: " + reason);
 }
 
-// A file is written beside and put in place. A link stays one, and its target is replaced. A device or a pipe
-// is written to directly.
+// A file is written beside its path and put in place. A link remains, and its target is replaced. A device or
+// a pipe is written to directly.
 class Destination {
  public:
   explicit Destination(const std::string& path) : name_(path), path_(path) {
@@ -106,7 +106,7 @@ class Destination {
     out.flush();
     file.put_in_place(path_);
   }
-  // A file that could be put there, and is not.
+  // Tests, without leaving a file, whether one could be put there.
   void try_out() {
     if (!beside_) return write_through([](std::ostream&) {});
     const std::string part = fmt::format("{}.{}.part", path_, getpid());
@@ -118,7 +118,7 @@ class Destination {
   void write_through(const std::function<void(std::ostream&)>& write) const {
     std::ofstream out(path_, std::ios::binary);
     if (!out) refuse(name_, std::strerror(errno));
-    errno = 0;  // what writing leaves there says why it failed
+    errno = 0;  // writing leaves its reason there if it fails
     write(out);
     out.close();
     if (!out) refuse(name_, std::strerror(errno));

@@ -1,4 +1,4 @@
-// Where output goes: results to stdout, the rest to stderr, files never half-written.
+// Output: results to stdout, the rest to stderr, files never half-written.
 #pragma once
 
 #include <chrono>
@@ -12,16 +12,16 @@
 
 namespace boxcar::cli {
 
-// Writes beside `path` and puts it there whole, on disk (backends/host/files.h); on failure nothing is left
-// behind. Devices and pipes are written to directly. Throws Error (bad input) naming path and reason.
+// Writes beside `path`, then puts the whole file there, on disk (backends/host/files.h); on failure nothing
+// is left behind. Devices and pipes are written to directly. Throws Error (bad input) naming path and reason.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
 // Throws as write_file would, before the work whose result is to be written.
 void check_writable(const std::string& path);
-// Results, on stdout. Throws Error (fault) where they cannot be written, a full disk.
+// Prints results on stdout. Throws Error (fault) if they cannot be written (a full disk).
 void print(const std::string& text);
 // Notes for the user beside the results, on stderr: "boxcar: <text>".
 void tell(const std::string& text);
-// While it lives, the same note is told once, for work on many jobs that are alike. One at a time.
+// While it lives, the same note is printed once, for work on many similar jobs. One at a time.
 class TellOnce {
  public:
   TellOnce();
@@ -33,20 +33,20 @@ class TellOnce {
   friend void tell(const std::string& text);
   std::set<std::string> told_;
 };
-// By flag, in order: {{"JOB.yaml", "a.yaml"}, {"--trace", "t.json"}}. Throws Error (bad input) where two name
-// one file, at the later flag.
+// By flag, in order: {{"JOB.yaml", "a.yaml"}, {"--trace", "t.json"}}. Throws Error (bad input), at the later
+// flag, if two name one file.
 void check_apart(const std::vector<std::pair<std::string, std::string>>& files);
 std::string read_file(const std::string& path);
-// Behind a message that a text is not what was expected: what it is, as far as its beginning tells.
+// Follows a message that a text is not what was expected: its kind, as far as its beginning tells.
 std::string other_kind(std::string_view text);
 
-// One line on stderr, overwritten by the next and cleared at the end. Steps are shown on a terminal alone.
+// One line on stderr, overwritten by the next and cleared at the end. Steps are shown only on a terminal.
 class Progress {
  public:
   Progress();
   ~Progress();
   void step(const std::string& what);
-  // The same for a part of long work. Where stderr is no terminal, a line of its own now and then.
+  // The same for a part of long work. If stderr is no terminal, a line of its own now and then.
   void part(const std::string& what, std::chrono::seconds every = std::chrono::seconds(10));
 
  private:
@@ -54,7 +54,7 @@ class Progress {
   void clear();
 
   Clock::time_point told_ = Clock::now();
-  bool shown_, plain_;  // plain: NO_COLOR is set, so a carriage return and spaces alone
+  bool shown_, plain_;  // plain: NO_COLOR is set, so only a carriage return and spaces
   size_t width_ = 0;    // of the text shown
 };
 

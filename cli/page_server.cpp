@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* this_machine_only = "127.0.0.1";
 
-// Without waiting for it, and whatever comes of it: the address has been printed.
+// Does not wait for it and ignores its result: the address has been printed.
 void open_in_browser(std::string address) {
   if (!std::getenv("DISPLAY") && !std::getenv("WAYLAND_DISPLAY")) return;
   std::string program = "xdg-open";
@@ -37,7 +37,7 @@ void check_page_server() {}
 
 void serve_page(const std::string& page, int asked) {
   httplib::Server server;
-  server.set_socket_options([](socket_t socket) {  // not shared with another server, as it would be otherwise
+  server.set_socket_options([](socket_t socket) {  // otherwise it could be shared with another server
     constexpr int yes = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   });
@@ -48,7 +48,7 @@ void serve_page(const std::string& page, int asked) {
     throw Error::input("--port", fmt::format("{} is taken, or may not be used (give another one)", asked));
   const std::string here = fmt::format("{}:{}", this_machine_only, port),
                     address = fmt::format("http://{}/", here);
-  // A page of the network may give its own name the address of this machine; its requests name it.
+  // A page of the network may give its own name this machine's address; its requests name it.
   server.set_pre_routing_handler([&](const httplib::Request& request, httplib::Response& response) {
     const std::string host = request.get_header_value("Host");
     if (host == here || host == fmt::format("localhost:{}", port))

@@ -6,7 +6,7 @@
 //           "inputs":[{"register":"x","repeat":1},{"register":"w","repeat":8}],"outputs":["y"],
 //           "queue":"compute","phase":"F","layer":null, ...}
 //
-// Sizes are in bytes. What a plan leaves open is null.
+// Sizes are in bytes. Values that a plan leaves open are null.
 #pragma once
 
 #include <nlohmann/json.hpp>

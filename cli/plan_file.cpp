@@ -23,7 +23,7 @@
 namespace boxcar::cli {
 namespace {
 
-// The name of a kernel was the version of FlashAttention once: 1, or 2, which devices have.
+// The name of a kernel was once the version of FlashAttention: 1, or 2, which devices have.
 void rename_old_labels(ir::Plan& plan) {
   if (const auto version = plan.labels.extract("parallel.flash_version"))
     if (version.mapped() == "1") plan.labels.emplace("parallel.attention_kernel", "flash1");
@@ -54,7 +54,7 @@ ir::Plan read_plan(const std::string& file) {
 
 namespace {
 
-// Refuses labels in a section of a job's keys that name no key, and so would be left out unnoticed.
+// Refuses labels in a section of a job's keys that name no key, since they would be ignored silently.
 void check_labels(const ir::Plan& plan, const std::string& path) {
   for (const auto& [label, text] : plan.labels) {
     const size_t dot = std::min(label.find('.'), label.size() - 1);
@@ -80,7 +80,7 @@ std::string_view first_difference(std::string_view text, std::string_view other)
   return text == other ? "" : text.substr(start, text.find('\n', start) - start);
 }
 
-// The devices' memory is their description's, which may have changed since.
+// The devices' memory is that of their description, which may have changed since.
 void check_facts(const std::map<std::string, double>& expected, const ir::Plan& plan,
                  const std::string& path) {
   for (const auto& [name, value] : expected) {
@@ -94,14 +94,14 @@ void check_facts(const std::map<std::string, double>& expected, const ir::Plan& 
   }
 }
 
-// Takes the skew of the labels, on which no act depends.
+// Uses the skew of the labels, on which no act depends.
 void put_skew(ir::Plan& plan, const std::string& file) {
   const double skew = job_of(plan, file).request.job.routing_skew;
   plan.facts.erase("routing_skew");
   if (skew > 1) plan.facts["routing_skew"] = skew;
 }
 
-// GPUs of each node of the plan's cluster; another cluster, which is given, is taken as it is.
+// GPUs of each node of the plan's cluster; a given other cluster is used as it is.
 int gpus_per_node(const ir::Plan& plan, const std::string& file) {
   const auto label = plan.labels.find("cluster.gpus_per_node");
   if (label == plan.labels.end()) return 0;
@@ -112,7 +112,7 @@ int gpus_per_node(const ir::Plan& plan, const std::string& file) {
 
 }  // namespace
 
-// A value that a job file has no words for is a default.
+// A value that a job file cannot express is a default.
 GivenKeys keys_of(const ir::Plan& plan, const std::string& path) {
   check_labels(plan, path);
   GivenKeys given;
@@ -191,7 +191,7 @@ void check_fits(const SavedPlan& saved, const std::string& path) {
 
 namespace {
 
-// The graph's file is read again, and may have another text by now.
+// The graph's file is read again, and may have changed.
 Resolved resolved_again(const ir::Plan& plan, const std::string& path, const GivenKeys& given) {
   Resolved resolved = resolve(given);
   const ir::models::GraphModel* graph = resolved.request.job.model.graph();

@@ -31,7 +31,7 @@ struct ProfileArguments {
   std::optional<double> memory;
 };
 
-// Says so where other programs keep processors busy; the same for the file, or nothing.
+// Warns if other programs keep processors busy; returns the same text for the file, or nothing.
 std::string warn_of_others() {
   const double busy = profile::busy_processors();
   if (busy < 0.25) return "";
@@ -40,8 +40,8 @@ std::string warn_of_others() {
   return ", while " + beside;
 }
 
-// The file of a device that is fitted to samples; `from`: where they are of. Throws Error (bad input) there
-// where they are too few, or too odd, for a device that can be read.
+// The file of a device that is fitted to samples; `from`: their origin. Throws Error (bad input) there if
+// they are too few, or too odd, for a readable device.
 std::string device_text(const measure::Samples& samples, const std::string& from) {
   try {
     const backends::DeviceProfile device = fit::fit_device(samples);

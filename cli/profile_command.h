@@ -1,4 +1,4 @@
-// `boxcar profile`: measures this machine and writes a device that simulate and train take as --device.
+// `boxcar profile`: measures this machine and writes a device that simulate and train accept as --device.
 #pragma once
 
 #include <CLI/CLI.hpp>

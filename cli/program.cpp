@@ -38,7 +38,7 @@
 namespace boxcar::cli {
 namespace {
 
-// A first word that is no command, before CLI11 sees it, to name the nearest.
+// Refuses a first word that is no command, before CLI11 sees it, to name the nearest.
 void check_command(const CLI::App& app, int argc, const char* const* argv) {
   if (argc < 2) throw Error::input("", "which command? `boxcar --help` lists them");
   std::vector<std::string> names{"-h", "--help", "--version"};
@@ -56,7 +56,7 @@ std::string given_commands(const CLI::App& app) {
   return text;
 }
 
-// Input that a message quotes may be anything: what would steer a terminal is shown as its number.
+// Input that a message quotes may be anything: control characters are shown as numbers.
 std::string printable(const std::string& message) {
   std::string text;
   for (const char c : message) {
@@ -68,8 +68,8 @@ std::string printable(const std::string& message) {
   return text;
 }
 
-// Processes that have begun MPI have agreed who speaks. Errors before that are the same in all: the first one
-// says it, and mpirun ends the others while they wait.
+// Processes that have begun MPI have agreed which one speaks. Errors before that are the same in all: the
+// first one prints it, and mpirun ends the others while they wait.
 int fail(const Error& error) {
   std::string whose;
   if (const int rank = started_together().rank; rank > 0 && !backends::mpi_has_begun()) {

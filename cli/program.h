@@ -10,7 +10,7 @@ namespace boxcar::cli {
 
 const char* program_version();  // "0.1.0"
 
-// The exit code. Throws Error where the input is wrong, the job cannot run or something fails.
+// The exit code. Throws Error if the input is wrong, the job cannot run or something fails.
 int run_program(int argc, const char* const* argv, Extent extent = Extent::whole);
 
 // The same for `main`: an error is a line on standard error. The exit code is 0 done, 1 the job cannot run, 2

@@ -30,7 +30,7 @@ double with_unit(const std::string& flag, const char* what, const std::string& t
   throw Error::input(flag, fmt::format("got \"{}\", expected a {} such as {}", text, what, examples));
 }
 
-// No powers of ten as far as people read digits.
+// Without powers of ten as long as digits are readable.
 std::string three_digits(double number) {
   const bool whole = std::abs(number) >= 99.95 && std::abs(number) < 1e7;
   return whole ? fmt::format("{:.0f}", number) : fmt::format("{:.3g}", number);

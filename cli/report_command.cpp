@@ -32,7 +32,7 @@ struct ReportArguments {
   int port = 0;  // 0: a free one
 };
 
-// As compiled; nothing where the plan was not compiled from a job.
+// As compiled; nothing if the plan was not compiled from a job.
 std::optional<planner::LaidOut> lay_out_again(const SavedPlan& saved, const std::string& path) {
   if (!saved.plan.labels.contains("model.family")) return std::nullopt;
   const planner::ResolvedJob job = job_of(saved.plan, path).job;
@@ -61,7 +61,7 @@ void check_report(const ReportArguments& arguments, bool of_runs) {
   check_writable(arguments.output);
 }
 
-// Nothing where the plan was read alone.
+// Nothing if `reading` ends after the plan is read.
 std::optional<nlohmann::ordered_json> plan_document(const ReportArguments& arguments, const std::string& name,
                                                     Extent extent) {
   if (const std::vector<std::string> given = arguments.run.given(); !given.empty()) {

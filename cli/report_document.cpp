@@ -50,7 +50,7 @@ std::set<std::string> recomputed_ops(const planner::LaidOut* laid) {
   return names;
 }
 
-// The whole training run, as `boxcar campaign --plan --json` has it.
+// The whole training run, as in `boxcar campaign --plan --json`.
 ordered_json run_json(const SavedPlan& saved, const explain::Report& r, const ReportRequest& request) {
   CampaignReport report = request.run.conditions();
   CampaignRow row;
@@ -152,7 +152,7 @@ ordered_json tensor_json(const planner::LaidOut& laid, const ir::Tensor& tensor)
       {"layout", e.layout}, {"blocks", e.blocks.size()},    {"ranges", ranges}, {"devices", devices}};
 }
 
-// Parameters that the ops of a layer read, each behind the state that it is a copy of in fewer bits, and the
+// Parameters that the ops of a layer read, each after the state of which it is a copy in fewer bits, and the
 // ops' results; all in the forward pass and in the graph's order.
 std::vector<ir::TensorId> layer_tensors(const ir::Graph& graph, int layer) {
   std::vector<ir::TensorId> tensors;

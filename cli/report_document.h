@@ -3,9 +3,9 @@
 // Times are in s, sizes in bytes. Tables with many rows are columns of one length. The timeline is in whole
 // ticks of `tick_s`, from the step's begin:
 //
-//   acts of one queue in one run of a phase are a "run"; it begins at `begin` and has a "shape": by actor of
-//   that queue and phase, in program order, when it starts after `begin` and for how long it acts. Runs that
-//   are alike share their shape, across micro-batches and stages.
+//   acts of one queue in one run of a phase are a "run"; it begins at `begin` and has a "shape": for each
+//   actor of that queue and phase, in program order, its start after `begin` and its duration. Equal runs
+//   share their shape, across micro-batches and stages.
 #pragma once
 
 #include <functional>
@@ -20,13 +20,13 @@ namespace boxcar::cli {
 
 struct ReportRequest {
   std::string name;         // of the plan, as the page calls it
-  bool sensitivity = true;  // simulate with other constants too
-  CampaignFlags run;        // conditions of the whole training run; without an amount: not asked
-  std::function<void(const std::string& what)> tell = {};  // of each part of the work that begins
+  bool sensitivity = true;  // also simulate with other constants
+  CampaignFlags run;        // conditions of the whole training run; without an amount there is no such run
+  std::function<void(const std::string& what)> tell = {};  // told each part of the work as it begins
 };
 
 // Simulates the plan on its cluster. `laid` may be null: the plan was not compiled from a job, and the page
-// has no layouts. Throws Error (cannot run) where the plan hangs.
+// has no layouts. Throws Error (cannot run) if the plan hangs.
 nlohmann::ordered_json report_document(const SavedPlan& saved, const planner::LaidOut* laid,
                                        const ReportRequest& request);
 

@@ -15,7 +15,7 @@ std::string script_json(const nlohmann::ordered_json& document) {
       document.dump(one_line, ' ', ascii, nlohmann::ordered_json::error_handler_t::replace);
   std::string safe;
   safe.reserve(text.size());
-  for (const char c : text) {  // "<" stands in strings alone
+  for (const char c : text) {  // "<" occurs only in strings
     if (c == '<')
       safe += "\\u003c";
     else
@@ -60,7 +60,7 @@ std::string report_page(const std::string& title, const nlohmann::ordered_json& 
        {"{{library}}", std::string(parts.library)},
        {"{{script}}", std::string(parts.script)}}};
   std::string page;
-  std::string_view rest = parts.html;  // what was put in is not looked at again
+  std::string_view rest = parts.html;  // inserted text is not searched again
   for (;;) {
     size_t next = std::string_view::npos;
     const std::pair<std::string_view, std::string>* value = nullptr;

@@ -1,5 +1,5 @@
-// The page of `boxcar report`: one HTML file with its style, its script and its document inside, which asks
-// for nothing else. Its parts lie in cli/report/ and are compiled into the program, with D3, which draws it.
+// The page of `boxcar report`: one HTML file that contains its style, script and document and loads nothing
+// else. Its parts are in cli/report/ and are compiled into the program, with D3, which draws it.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,14 +8,14 @@
 
 namespace boxcar::cli {
 
-// The document as text between <script> and </script>: still JSON, and with no "<" that could end the
-// element, no U+2028 or U+2029, and only ASCII. What is no UTF-8 becomes U+FFFD.
+// The document as text between <script> and </script>: still JSON, but with no "<" that could end the
+// element, no U+2028 or U+2029, and only ASCII. Invalid UTF-8 becomes U+FFFD.
 std::string script_json(const nlohmann::ordered_json& document);
 
 // As text of an element or in an attribute's quotes.
 std::string escape_html(std::string_view text);
 
-// Compiled in, from cli/report/; the library is D3, and empty where the build did not find it.
+// Compiled in, from cli/report/; the library is D3, and empty if the build did not find it.
 struct PageParts {
   std::string_view html, style, license, library, script;
 };

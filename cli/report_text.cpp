@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// A list as it is, a long one by what repeats: "[3 x 13, 93 x 12]".
+// A short list as it is, a long one by its repetitions: "[3 x 13, 93 x 12]".
 std::string short_list(const std::string& text) {
   constexpr size_t most = 16;
   if (!text.starts_with('[') || static_cast<size_t>(std::count(text.begin(), text.end(), ',')) < most)
@@ -140,7 +140,7 @@ void add_times(ordered_json& doc, const explain::Report& r) {
   add_verdict(doc, r);
 }
 
-// By stage, the program that takes most ("stage0.0", "stage0.1": parts of a stage that differ).
+// For each stage, the program that takes most ("stage0.0", "stage0.1": parts of a stage that differ).
 std::vector<explain::StageReport> fullest_by_stage(const explain::Report& r) {
   std::vector<explain::StageReport> stages;
   for (const explain::StageReport& program : r.stages) {

@@ -20,7 +20,7 @@ using nlohmann::ordered_json;
 
 constexpr double ticks_per_step = 1 << 28;  // 0.1 us of a step of 30 s: as fine as any screen can show
 constexpr double least_tick_seconds = 1e-9;
-constexpr int memory_windows = 400;     // as many as a chart has pixels
+constexpr int memory_windows = 400;     // about the pixels of a chart
 constexpr int memory_levels = 1 << 16;  // steps of the largest number of bytes
 
 // Numbers of texts, by first use.
@@ -155,7 +155,7 @@ class Acts {
  private:
   int64_t ticks(double seconds) const { return std::llround(seconds / tick_); }
 
-  // Starts and durations are rounded each by itself, and so are alike where the acts are.
+  // Starts and durations are rounded separately, so they are equal if the acts are.
   void add_run(size_t cls, int queue, int phase, size_t run, int micro_batch,
                const std::vector<size_t>& members) {
     const sim::ClassTimeline& c = timeline_.classes()[cls];

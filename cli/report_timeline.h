@@ -1,5 +1,5 @@
-// The timeline of a report: the acts of a step in columns (cli/report_document.h), and the memory that is
-// held meanwhile.
+// The timeline of a report: the acts of a step in columns (cli/report_document.h), and the memory held
+// meanwhile.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,8 +12,7 @@
 
 namespace boxcar::cli {
 
-// Both of a `result` with a timeline, to which `timeline` refers. `recomputed`: names of the ops that run
-// again.
+// Both of a `result` with a timeline, to which `timeline` refers. `recomputed`: names of recomputed ops.
 nlohmann::ordered_json timeline_json(const ir::Plan& plan, const sim::Result& result,
                                      const sim::StepTimeline& timeline,
                                      const std::set<std::string>& recomputed);

@@ -18,7 +18,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// Numbers of the document beside its lists: keys and members.
+// Numbers of the document that are not in its lists: keys and members.
 constexpr std::pair<const char*, double measure::Samples::*> numbers[] = {
     {"load_share", &measure::Samples::load_share},
     {"act_s", &measure::Samples::act_seconds},
@@ -35,7 +35,7 @@ ordered_json texts_of(const ir::Types& types) {
   return list;
 }
 
-// The value of a key that has to be there.
+// The value of a required key.
 const json& of(const json& object, const char* key) {
   const auto found = object.find(key);
   if (!object.is_object() || found == object.end()) throw Error::input(key, "is missing");
@@ -79,7 +79,7 @@ ir::Types types_of(const json& object, const char* key) {
   return types;
 }
 
-// As attributes are kept: a text is one already, all else is written as in plans.
+// Attributes as they are kept: a text is one already, everything else is written as in plans.
 ordered_json attrs_of(const ir::Attrs& attrs) {
   ordered_json all = ordered_json::object();
   for (const auto& [name, value] : attrs) {

@@ -13,8 +13,8 @@ namespace boxcar::cli {
 
 // A JSON document, a line for each kernel (docs/output.md).
 std::string samples_text(const measure::Samples& samples);
-// Throws Error (bad input) at `path` where a key is missing or of another type, for unknown ops, tensors
-// without elements, types that an op does not have, and times that are not above zero.
+// Throws Error (bad input) at `path` if a key is missing or of another type, for unknown ops, tensors without
+// elements, types that an op does not have, and times that are not above zero.
 measure::Samples read_samples(const std::string& path);
 
 }  // namespace boxcar::cli

@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t most_elements = int64_t{1} << 48;
 constexpr size_t most_devices = 1024;  // a route names every group and slice
 
-// Puts `place` before what `read` finds wrong.
+// Puts `place` before the error that `read` reports.
 template <typename Read>
 auto named(const std::string& place, Read read) {
   try {

@@ -21,7 +21,7 @@ ir::DType read_dtype(const std::string& place, const std::string& text);
 ir::Attrs read_attrs(const std::vector<std::string>& texts);  // "axis=1"
 
 // One end of a route: --from, --from-devices and --from-mesh, or the same with to. Without a mesh, a layout
-// of several entries has the mesh that is nearest to a square, the inner dimensions the longer ones.
+// of several entries has the mesh that is nearest to a square, with the longer dimensions inside.
 struct End {
   std::string name;  // "from"
   std::string sbp, devices, mesh;

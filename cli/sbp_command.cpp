@@ -22,7 +22,7 @@ struct BoxArguments : RouteQuestion {
   bool json = false;
 };
 
-// "(S(0), B), (B, S(1)) -> (S(0), S(1))", as sbp::to_text of a signature is for one dimension.
+// "(S(0), B), (B, S(1)) -> (S(0), S(1))", like sbp::to_text of a signature for one dimension.
 std::string to_text(const planner::OpLayout& layout) {
   const auto joined = [](const std::vector<sbp::NdSbp>& layouts) {
     std::vector<std::string> texts;
@@ -48,7 +48,7 @@ void print_rules(std::ostream& out, const RulesArguments& arguments) {
     for (const planner::OpLayout& rule : legal) out << to_text(rule) << "\n";
 }
 
-// Up to eight lines, then how many more.
+// Up to eight lines, then the number of further ones.
 std::string lines(size_t count, const std::function<std::string(size_t)>& line) {
   std::string text;
   for (size_t i = 0; i < std::min<size_t>(count, 8); ++i) text += "     " + line(i) + "\n";

@@ -16,8 +16,8 @@ using Json = nlohmann::ordered_json;
 constexpr size_t most_dimensions = 4;
 constexpr int schema_of_sbp = 1;
 
-// The types of an op's operands: shape as given, element type as given ("4x6:int64"), else that of the op's
-// first example, where --dtype stands for any float.
+// The types of an op's operands: shape as given, element type as given ("4x6:int64"), otherwise that of the
+// op's first example, where --dtype stands for any float.
 ir::Types read_operands(const ir::OpDef& def, const RulesQuestion& question) {
   const ir::Types examples = def.samples([] { return int64_t{4}; }).at(0).inputs;
   ir::Types types;
@@ -77,7 +77,7 @@ Json holds_json(const sbp::Layout& layout) {
   return json;
 }
 
-// The same after a step, and what stands there where no slice writes.
+// The same after a step, with the values in places to which no slice writes.
 Json holds_json(const sbp::Step& step, const sbp::Layout& before) {
   Json json = Json::object();
   if (!step.result.sbp.empty()) json = holds_json(step.result);

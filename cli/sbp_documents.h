@@ -1,9 +1,9 @@
 // Answers of the layout algebra, as values and as the documents of `boxcar sbp --json`: for the command, and
 // for Python (cli/python).
 //
-//   to_json(layout_rules({.op = "matmul", .shapes = {"4x6", "6x8"}})) ==
-//   [{"inputs":["B","B"],"outputs":["B"]}, ...] to_json(route_between({.shape = "8x6", .from = {"from",
-//   "S(0)", "0-3", ""}, .to = {"to", "B", "", ""}}))
+//   to_json(layout_rules({.op = "matmul", .shapes = {"4x6", "6x8"}}))
+//       == [{"inputs":["B","B"],"outputs":["B"]}, ...]
+//   to_json(route_between({.shape = "8x6", .from = {"from", "S(0)", "0-3", ""}, .to = {"to", "B", "", ""}}))
 //       == {"shape":[8,6], ..., "steps":[{"collective":"all_gather", ...}], ...} (docs/boxing.md)
 //
 // Every function may be called from any thread, and throws Error (bad input) that names the flag or argument.
@@ -26,7 +26,7 @@ std::vector<std::string> op_names();
 std::string signature_of(const ir::OpDef& op);
 nlohmann::ordered_json ops_json();  // {"schema_version": 1, "ops": ["abs", ...]}
 
-// As `boxcar sbp rules` takes it: shapes "4x6" or "8:int64" of the operands, a mesh "2x2", attributes
+// The question of `boxcar sbp rules`: shapes "4x6" or "8:int64" of the operands, a mesh "2x2", attributes
 // "axis=1".
 struct RulesQuestion {
   std::string op, devices = "2", dtype = {};
@@ -36,7 +36,7 @@ std::vector<planner::OpLayout> layout_rules(const RulesQuestion& question);
 nlohmann::ordered_json to_json(
     const std::vector<planner::OpLayout>& rules);  // {"schema_version": 1, "rules": ...}
 
-// As `boxcar sbp box` takes it; without devices, `to` has those of `from`.
+// The question of `boxcar sbp box`; without devices, `to` has those of `from`.
 struct RouteQuestion {
   std::string shape, dtype = "float32";
   End from{"from", {}, {}, {}}, to{"to", {}, {}, {}};

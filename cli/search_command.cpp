@@ -61,7 +61,7 @@ int64_t memory_of(const std::string& text, const backends::DeviceProfile& device
   if (text.empty()) return device.memory_bytes;
   const double bytes = read_bytes("--memory", text, "72GB or 80GiB");
   const auto most = static_cast<double>(device.memory_bytes);
-  if (bytes > most * 1.02)  // 80GiB of what is called so, and shows 79.25
+  if (bytes > most * 1.02)  // 80GiB of a device that is called so, and shows 79.25
     throw Error::input(
         "--memory",
         fmt::format("{} is more than the {} that a plan may take of a device ({}); say less, or leave it out",
@@ -95,7 +95,7 @@ std::vector<search::Goal> objectives_of(const std::string& text) {
   return goals;
 }
 
-// The job in each precision of a list, "fp16,fp32" or of a job file; else as it is given.
+// The job in each precision of a list, "fp16,fp32" or of a job file; otherwise as it is given.
 std::vector<OpenJob> open_jobs(GivenKeys given, const std::string& max_stack) {
   std::vector<OpenJob> jobs;
   const auto found = given.find("train.precision");
@@ -115,7 +115,7 @@ std::vector<OpenJob> open_jobs(GivenKeys given, const std::string& max_stack) {
 }
 
 // Limits of memory between the smallest and the fastest plan, evenly by their ratio: plans between those two
-// are found by searching with less memory. None where memory is not one of the objectives.
+// are found by searching with less memory. None if memory is not one of the objectives.
 std::vector<int64_t> limits_between(const std::vector<search::Goal>& goals,
                                     const std::vector<search::Candidate>& others,
                                     const std::vector<search::Candidate>& fastest) {
@@ -132,7 +132,7 @@ std::vector<int64_t> limits_between(const std::vector<search::Goal>& goals,
 }
 
 volatile std::sig_atomic_t interrupted = 0;
-// The first Ctrl-C ends the search with what there is, the second one the program.
+// The first Ctrl-C ends the search with its results so far, the second one the program.
 void interrupt(int) {
   interrupted = 1;
   std::signal(SIGINT, SIG_DFL);
@@ -164,7 +164,7 @@ std::string too_slow(const search::Outcome& outcome, double limit) {
       flags_of(fastest.job), enough(outcome, ""));
 }
 
-// As many bytes or more: the printed number is enough when typed.
+// Rounds up, so that the printed number is enough when typed.
 double in_three_digits(double bytes) {
   const double last = std::pow(10, std::floor(std::log10(std::max(1.0, bytes))) - 2);
   return std::ceil(bytes / last) * last;
@@ -180,7 +180,7 @@ std::string enough_memory(double bytes, const backends::DeviceProfile& device) {
   return "with --memory " + size;
 }
 
-// Why there is no plan.
+// The reason why there is no plan.
 std::string why_none(const SearchReport& r) {
   const search::Outcome& outcome = r.outcome;
   if (outcome.spent) return "the plans that --effort allows are too slow; allow more of them";
@@ -204,8 +204,8 @@ std::string why_none(const SearchReport& r) {
              std::isfinite(r.max_step_seconds) ? "" : enough_memory(bytes, least.job.cluster.device)));
 }
 
-// The step of the best candidate where ops may read partial values; 0 where that does not fit, or
-// `time_is_up` before it is known.
+// The step of the best candidate if ops may read partial values; 0 if that does not fit, or `time_is_up`
+// before it is known.
 double with_partial(const search::Candidate& best, const std::function<bool()>& time_is_up) {
   search::LayoutRequest request = *best.layouts;
   request.partial = true;
@@ -238,7 +238,7 @@ search::Outcome outcome_of(const planner::Job& job, const search::SearchOptions&
   }
 }
 
-// Throws Error (bad input) where other flags leave nothing to compare plans by, or no time.
+// Throws Error (bad input) if other flags leave nothing to compare plans by, or no time.
 void check_sensitivity(const SearchArguments& arguments, search::Goal goal, size_t precisions) {
   constexpr const char* flag = "--sensitivity";
   if (goal == search::Goal::memory)
@@ -282,8 +282,8 @@ std::vector<SimulatedPlan> compared_plans(
   return plans;
 }
 
-// Up to three others, fastest first: the best of other degrees than those before it; where there are too few
-// degrees, others too. The same flags with other layouts are no other plan.
+// Up to three others, fastest first: the best of other degrees than those before it; if there are too few
+// degrees, others too. The same flags with other layouts are not another plan.
 std::vector<const search::Candidate*> runners_up(const std::vector<search::Candidate>& best) {
   constexpr size_t most = 3;
   std::set<size_t> chosen;
@@ -328,7 +328,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   options.max_step_seconds = seconds_of("--max-step-time", arguments.max_step_time);
   if (arguments.sensitivity) check_sensitivity(arguments, options.goal, jobs.size());
   std::optional<Progress> progress(std::in_place);
-  std::string part;  // of a search made of several
+  std::string part;  // of a search that consists of several
   options.memory_bytes = memory_of(arguments.memory, request.job.cluster.device);
   options.simulate = arguments.simulate;
   set_effort(arguments.effort, options);

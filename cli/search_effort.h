@@ -1,12 +1,12 @@
 // The effort of a search: how many plans it simulates, and how near the best must be to the bound.
 //
 //   quick      the first 4 plans
-//   normal     the best by estimate, then what the moves try around the best (planner/search/moves.h)
-//   thorough   then every point whose bound lets it be better
-//   20         as thorough, but 20 plans at most
+//   normal     the best by estimate, then the proposals of moves around the best (planner/search/moves.h)
+//   thorough   then every point whose bound allows it to be better
+//   20         like thorough, but 20 plans at most
 //
-// Each simulates the plans of the one before it first, so more effort finds no plan that is worse, to the 0.1
-// % below which a plainer plan comes first.
+// Each first simulates the plans of the one before it, so more effort finds no plan that is worse, except for
+// the 0.1 % below which a plainer plan is preferred.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ struct Effort {
   bool prove = false;  // as gap 0%
 };
 
-// Sets plans and gap. Throws Error (bad input) where a value cannot be read, where quick contradicts a gap,
-// or where a gap is asked of the least memory, for which no bound is known.
+// Sets plans and gap. Throws Error (bad input) if a value cannot be read, if quick contradicts a gap, or if a
+// gap is asked of the least memory, for which no bound is known.
 void set_effort(const Effort& effort, search::SearchOptions& options);
 
 }  // namespace boxcar::cli

@@ -47,7 +47,7 @@ backends::Framework framework_of_flag(const std::string& name) {
   }
 }
 
-// Null: the key is not searched. Throws where it is no key of a job.
+// Null: the key is not searched. Throws if it is no key of a job.
 const search::Dimension* dimension_at(const std::string& path, const std::string& where) {
   for (const search::Dimension& d : search::dimensions())
     if ("parallel." + d.name_in_file() == path) return &d;
@@ -69,7 +69,7 @@ std::vector<std::string> words_in(const std::string& text) {
   return words;
 }
 
-// Puts what the framework runs in place of an open key.
+// Replaces an open key by the values that the framework runs.
 void restrict_key(const search::Dimension& d, const Given& allowed, const std::string& framework,
                   GivenKeys& given) {
   const std::string path = "parallel." + d.name_in_file();
@@ -142,7 +142,7 @@ std::vector<LimitWhere> limits_where(const std::string& condition, const backend
   return all;
 }
 
-// Megatron-LM, and what is like it.
+// Megatron-LM, and frameworks like it.
 search::Rule whole_groups(const std::string& framework, const std::string& flag) {
   return {{"virtual_stages", "pp", "dp", "micro_batch"},
           {},
@@ -153,7 +153,7 @@ search::Rule whole_groups(const std::string& framework, const std::string& flag)
           }};
 }
 
-// The value that the framework gives a key itself, in a search; null: none.
+// The framework's own value of a key, in a search; null: none.
 const std::string* own_value(const backends::Framework& framework, const std::string& path) {
   for (const auto* values : {&framework.searched_as, &framework.defaults})
     if (const auto found = values->find(path); found != values->end()) return &found->second;
@@ -223,7 +223,7 @@ void check_values(const StackLimits& limits, const GivenKeys& given, const Reque
   const std::string& framework = limits.framework.name;
   for (const auto& [path, text] : limits.values) {
     const Key& key = key_at(path);
-    if (!key.is_of(request.job.model.family())) continue;  // then the family is none of theirs
+    if (!key.is_of(request.job.model.family())) continue;  // then the framework does not run the family
     const std::string value = get(key, request);
     if (has_value(text, value)) continue;
     const auto found = given.find(path), model = given.find("model.family");

@@ -2,7 +2,7 @@
 //
 //   StackLimits limits = restrict_to("deepspeed", given);   // given has parallel.zero 0..3
 //   take_ranges(given)                                      // {"zero", {0, 3}}, and given has none
-//   rules_of(limits, request)                               // zero 0..1 where pp is 2 or more
+//   rules_of(limits, request)                               // zero 0..1 if pp is 2 or more
 #pragma once
 
 #include <map>
@@ -20,30 +20,30 @@ namespace boxcar::cli {
 // SearchOptions::ranges. Throws Error (bad input) for a range of a key that takes none, or beyond its limits.
 std::map<std::string, std::pair<int, int>> take_ranges(GivenKeys& given);
 
-// A rule of searched keys, in jobs where keys that are not searched have these values.
+// A rule of searched keys, in jobs in which keys that are not searched have these values.
 struct LimitWhere {
   std::map<std::string, std::string> where;  // by path: "bf16|fp8", "1..64"
   search::Rule rule;
 };
 
-// Limits of what a framework runs, beside the keys that restrict_to puts into those that are given.
+// Limits of a framework, in addition to the keys that restrict_to puts into the given ones.
 struct StackLimits {
   backends::Framework framework;
   std::vector<LimitWhere> rules;
   std::map<std::string, std::string> values;  // of keys that are not searched, by path: "bf16|fp8"
 };
 
-// Names of the frameworks that say what they run, in order.
+// Names of the frameworks whose files list what they run, in order.
 std::vector<std::string> frameworks_with_runs();
 
-// Keeps `given` within what a framework runs. Throws Error (bad input) where a given key is outside of it.
+// Restricts `given` to what a framework runs. Throws Error (bad input) if a given key is outside.
 StackLimits restrict_to(const std::string& framework, GivenKeys& given);
 
 // The rules that hold for the request.
 std::vector<search::Rule> rules_of(const StackLimits& limits, const Request& request);
 
-// Throws Error (bad input) where a key of the request that is not searched has a value that the framework
-// does not run. `given`: before restrict_to.
+// Throws Error (bad input) if a key of the request that is not searched has a value that the framework does
+// not run. `given`: before restrict_to.
 void check_values(const StackLimits& limits, const GivenKeys& given, const Request& request);
 
 }  // namespace boxcar::cli

@@ -64,13 +64,13 @@ std::string in_runs(const std::vector<int>& list) {
   return fmt::format("{}", fmt::join(runs, ","));
 }
 
-// "8" as a number, "[4, 4]" as a list, "1f1b" as it stands.
+// "8" as a number, "[4, 4]" as a list, "1f1b" unchanged.
 ordered_json typed(const std::string& text) {
   ordered_json value = ordered_json::parse(text, nullptr, false);
   return value.is_discarded() ? ordered_json(text) : value;
 }
 
-// The best plan's degrees with layouts of every op that were looked for; null where none were.
+// The best plan's degrees with searched layouts of every op; null if none were searched.
 const Candidate* laid_out(const search::Outcome& outcome) {
   const std::string flags = flags_of(outcome.best.front().job, true);
   for (const Candidate& c : outcome.best)
@@ -159,7 +159,7 @@ std::string slots_text(const SearchReport& r) {
                      s.optimal ? "the least" : "not proved the least", ir::format_seconds(s.period));
 }
 
-// The objective where it is not the least time alone, and the best plan's value.
+// The objective if it is not only the least time, and the best plan's value.
 std::string objective_text(const SearchReport& r) {
   const Candidate& best = r.outcome.best.front();
   const std::string limit =
@@ -180,7 +180,7 @@ std::string objective_text(const SearchReport& r) {
   return "";
 }
 
-// By how much a point that was not simulated may be better, in parts of the best; nothing where not known.
+// How much better a point that was not simulated may be, in parts of the best; nothing if unknown.
 std::optional<double> gap(const SearchReport& r) {
   const search::Outcome& o = r.outcome;
   if (!o.least) return std::nullopt;
@@ -217,8 +217,8 @@ ordered_json moves_json(const SearchReport& r) {
   return all;
 }
 
-// Plans, a line each, with dollars where a price is known. Of plans with the same flags, step and memory the
-// first is shown: found layouts that change nothing are no news.
+// Plans, a line each, with dollars if a price is known. Of plans with the same flags, step and memory the
+// first is shown: found layouts that change nothing are not news.
 std::string plans_text(const std::vector<Candidate>& all, bool estimates, bool precisions) {
   const bool priced = all.front().job.cluster.price_per_gpu_hour > 0;
   std::string text = fmt::format("  {}{:>9} {}{:>9} {:<7}  {}\n", priced ? "  dollars  GPUs " : "", "step",
@@ -252,7 +252,7 @@ std::string front_text(const SearchReport& r) {
                      fmt::join(names, " and "), plans_text(r.front, false, r.precisions));
 }
 
-// Where recomputation was given, and all fits without.
+// For given recomputation, if all fits without it.
 std::string recompute_text(const SearchReport& r) {
   const planner::Job& best = r.outcome.best.front().job;
   if (!r.recompute_given || best.train.recompute == ir::Recompute::none || recomputes_anything(best))
@@ -322,7 +322,7 @@ std::string flags_of(const planner::Job& job, bool precision) {
       h.stage_layers == planner::balanced_layers(job.model.layers(), h.pp * h.virtual_stages);
   Request request;
   request.job = job;
-  Request usual;  // what the flags stand beside: the defaults, or with --stack those of the framework
+  Request usual;  // the defaults, or with --stack those of the framework
   usual.job.model = job.model;
   set_defaults(job.cluster.framework, usual);
   const bool idle = job.train.recompute != ir::Recompute::none && !recomputes_anything(job);

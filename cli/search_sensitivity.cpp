@@ -23,7 +23,7 @@ struct Contender {
   const ir::Plan& plan;
   const search::SearchOptions& options;
 
-  // Seconds or a price; infinite where the constant leaves its bounds, or the step is too long.
+  // Seconds or a price; infinite if the constant leaves its bounds, or the step is too long.
   double value(const explain::Constant& constant, double factor) const {
     const std::optional<double> seconds = explain::step_with(plan, candidate.job.cluster, constant, factor);
     if (!seconds || *seconds > options.max_step_seconds) return search::infinity;

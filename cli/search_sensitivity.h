@@ -1,9 +1,9 @@
-// Over which range of each constant of the cluster a found plan stays the best.
+// The range of each constant of the cluster over which a found plan stays the best.
 //
 //   flops   0.5x to 1.62x; at 2x 3.1 % better: --dp 4 --tp 4
 //
-// The search is made again with the constant halved and doubled. Where it finds a better plan, the factor
-// from which that plan is the better one is found by simulating both.
+// The search is repeated with the constant halved and doubled. If it finds a better plan, the factor from
+// which that plan is the better one is found by simulating both.
 #pragma once
 
 #include <functional>
@@ -19,19 +19,19 @@ namespace boxcar::cli {
 
 // One end of the range.
 struct RangeEnd {
-  double factor = 1;   // to 2 %; the half or the double where no better plan was found there
+  double factor = 1;   // to 2 %; the half or the double if no better plan was found there
   std::string better;  // flags of the better plan at the half or the double; empty: none was found
-  // By how much it is better there, as a part of this plan's time or price; nothing where this plan is over
-  // the longest step that was asked for.
+  // How much better it is there, as a part of this plan's time or price; nothing if this plan exceeds the
+  // longest step that was asked for.
   std::optional<double> better_part = std::nullopt;
 };
 
 struct StaysBest {
   explain::Constant constant;
-  std::optional<RangeEnd> half, twice;  // nothing where the constant would leave its bounds
+  std::optional<RangeEnd> half, twice;  // nothing if the constant would leave its bounds
 };
 
-// Searches the same job with a constant times a factor; nothing ends the whole.
+// Searches the same job with a constant times a factor; nothing ends the analysis.
 using SearchAgain =
     std::function<std::optional<search::Outcome>(const explain::Constant& constant, double factor)>;
 

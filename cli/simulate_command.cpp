@@ -43,8 +43,8 @@ struct Loaded {
   ir::Plan plan;
   backends::Cluster cluster;
   std::optional<planner::ResolvedJob> job;  // none for a saved plan
-  backends::Cluster described = {};         // before what is asked to be otherwise
-  backends::Cluster whole = {};             // of which the job's cluster is a part
+  backends::Cluster described = {};         // before the requested changes
+  backends::Cluster whole = {};             // the job's cluster is a part of it
 };
 
 void make_changes(const SimulateArguments& arguments, backends::Cluster& cluster) {
@@ -79,7 +79,7 @@ void compile_job(const SimulateArguments& arguments, Loaded& loaded) {
   loaded.plan.labels = std::move(labels);
 }
 
-// The refusal of a job that does not fit, and what would help.
+// The refusal of a job that does not fit, and changes that would help.
 std::string why_not(const explain::Report& r, const Loaded& loaded) {
   std::string text = why_not_text(r);
   if (loaded.job && r.node_peak_bytes <= r.memory_limit_bytes) text += advice_text(*loaded.job, loaded.whole);
@@ -92,7 +92,7 @@ std::vector<std::string> changes_of(const SimulateArguments& arguments) {
   return all;
 }
 
-// The step as described beside the one that was asked for, where it fits; and the spread under jitter.
+// The step as described beside the requested one, if it fits; and the spread under jitter.
 void add_comparisons(const SimulateArguments& arguments, const Loaded& loaded,
                      const std::vector<planner::MemoryUse>& memory, Progress& progress, explain::Report& r) {
   r.changes = changes_of(arguments);

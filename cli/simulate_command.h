@@ -7,7 +7,7 @@
 
 namespace boxcar::cli {
 
-// Adds the subcommand to `app`. When it is chosen, its exit code is left in `exit_code`; wrong input is
+// Adds the subcommand to `app`. When it is chosen, it leaves its exit code in `exit_code`; wrong input is
 // thrown as Error.
 void add_simulate_command(CLI::App& app, int& exit_code, Extent extent = Extent::whole);
 

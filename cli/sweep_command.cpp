@@ -104,7 +104,7 @@ Named named(Sweep sweep, Progress& progress) {
   return all;
 }
 
-// Points without a row, the first of those that are equal, by what they have in common.
+// Points without a row, only the first of equal ones, grouped by what they have in common.
 std::vector<std::vector<int64_t>> open_groups(const Named& named, const std::set<std::string>& done) {
   std::vector<std::vector<int64_t>> groups;
   std::set<std::string> seen = done;
@@ -171,7 +171,7 @@ std::vector<std::string> axis_columns(const Sweep& sweep) {
   return names;
 }
 
-// Ends of the sweep's points, whoever ran them.
+// Counts of the sweep's points by their end, whoever ran them.
 struct Counts {
   int64_t rows = 0, simulated = 0, no_fit = 0, refused = 0;
 };
@@ -198,7 +198,7 @@ std::string summary(const std::string& path, const Named& named, const Done& don
                             counts.no_fit, counts.refused);
 }
 
-// A rank that is not the first.
+// Runs a rank that is not the first.
 void run_for_another(const SweepArguments& a, const Launch& launch, const std::string& path,
                      const GivenKeys& flags) {
   Sweep sweep;
@@ -214,7 +214,7 @@ void run_sweep(const SweepArguments& a, Extent extent) {
   const std::string path = sweep_file(a), text = read_file(path);
   const GivenKeys flags = a.job.given("");
   check_apart({{"SWEEP.yaml", path}, {"--out", a.out}});
-  if (!has_sqlite()) RunsWriter(a.out, "");  // says so before any work
+  if (!has_sqlite()) RunsWriter(a.out, "");  // reports it before any work
   const Launch launch = extent == Extent::whole ? started_together() : Launch{};
   if (launch.rank > 0) return run_for_another(a, launch, path, flags);
   std::optional<Interruption> interruption(std::in_place);

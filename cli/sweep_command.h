@@ -7,7 +7,7 @@
 
 namespace boxcar::cli {
 
-// As add_simulate_command. Reading ends once every point's keys were checked: no file of runs is opened.
+// As add_simulate_command. `reading` ends once every point's keys are checked: no file of runs is opened.
 void add_sweep_command(CLI::App& app, Extent extent = Extent::whole);
 
 }  // namespace boxcar::cli

@@ -40,7 +40,7 @@ std::vector<std::string> listed(const std::string& flag, const std::string& text
   return names;
 }
 
-// A file may be anybody's: what would steer a terminal is shown as its number.
+// A file may come from anybody: control characters are shown as numbers.
 std::string shown(const std::string& text) {
   std::string safe;
   for (const char c : text)
@@ -60,7 +60,7 @@ std::string cell_text(const std::string& column, const json& value) {
   return shown(value.get<std::string>());
 }
 
-// All digits, so that a number reads back as it is.
+// All digits, so that a number reads back unchanged.
 std::string whole_text(const json& value) {
   if (value.is_null()) return "";
   if (value.is_string()) return value.get<std::string>();
@@ -98,7 +98,7 @@ void check_table_arguments(const TableArguments& a) {
     throw Error::input("--list", "stands alone");
 }
 
-// Why there is no front.
+// The reason why there is no front.
 std::string no_front_text(const std::vector<std::string>& unknown) {
   std::string text = fmt::format("--pareto: no row has {}", fmt::join(unknown, " or "));
   if (std::find(unknown.begin(), unknown.end(), "dollars_per_step") != unknown.end())

@@ -10,7 +10,7 @@ namespace boxcar::cli {
 void add_table_command(CLI::App& app);
 
 // A table for people, with three or four digits; the same as CSV (RFC 4180) and as one JSON document, with
-// all digits. A document's columns configuration and result are documents in JSON, and text otherwise.
+// all digits. A document's columns configuration and result are JSON documents, and text otherwise.
 std::string to_table(const RunsTable& table);
 std::string to_csv(const RunsTable& table);
 std::string to_json(const RunsTable& table);

@@ -1,6 +1,6 @@
-// The time that a command may take, with some of it kept for its work once it is told to end.
+// The time that a command may take, with some of it kept for its work after it is told to end.
 //
-//   TimeBudget budget(5, passed);     // s; by `passed`, which says how long the command has run
+//   TimeBudget budget(5, passed);     // s; `passed` returns how long the command has run
 //   budget.keep(0.2);                 // is_spent() from 4.8 s on
 //   budget.begin_share(2);            // the first of two searches: from here on half of what is left
 #pragma once
@@ -16,7 +16,7 @@ class TimeBudget {
   TimeBudget(double seconds, std::function<double()> passed)
       : passed_(std::move(passed)), end_(seconds), share_end_(seconds) {}
 
-  // Keeps `seconds` at the end for work that comes then; the largest call counts.
+  // Keeps `seconds` at the end for later work; the largest call counts.
   void keep(double seconds) { kept_ = std::max(kept_, seconds); }
 
   // Divides the time left into `shares` of equal length; the first begins now.

@@ -54,7 +54,7 @@ std::vector<std::string> cells_of(const std::string& where, const std::string& l
   return cells;
 }
 
-// The key that a column names as its flag does, "micro_batch" or "micro-batch".
+// The key that a column names like its flag, "micro_batch" or "micro-batch".
 const Key* key_of(std::string column) {
   std::replace(column.begin(), column.end(), '_', '-');
   for (const Key& key : keys())

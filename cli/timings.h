@@ -5,8 +5,8 @@
 //   gpt,24,1024,16,1024,51200,8,1,0.391
 //   gpt,24,1024,16,1024,51200,8,2,0.507
 //
-// A column is a key of a job (docs/jobs.md) or step_s, the seconds of an optimizer step; an empty cell gives
-// nothing; a cell with commas stands in quotes. sim/fit/nccl_tests.h reads the other kind.
+// A column is a key of a job (docs/jobs.md) or step_s, the seconds of an optimizer step. An empty cell gives
+// nothing; a cell with commas is in quotes. sim/fit/nccl_tests.h reads the other kind.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,8 @@ struct Measurements {
   std::vector<MeasuredStep> steps;
 };
 
-// Adds what `path` holds, of either kind. Throws Error (bad input) with file and line for what cannot be
-// read, for columns that are no keys, for tables that do not say who took part, and for files without
-// measurements.
+// Adds the contents of `path`, of either kind. Throws Error (bad input) with file and line for unreadable
+// text, columns that are no keys, tables that do not name their ranks, and files without measurements.
 void read_measurements(const std::string& path, Measurements& to);
 
 // The same measurements, for a cluster with `device` (empty: its own) in its nodes: presets or paths.

@@ -51,7 +51,7 @@ bool is_of_text(const GivenKeys& given) {
   return !given.contains("model.graph") && !ir::models::is_conv_net(name);
 }
 
-// Data here is text, or images of one label each, and no backend has kernels in 8 bits.
+// Data here is text, or images with one label each, and no backend has kernels in 8 bits.
 void refuse_what_is_simulated_alone(const GivenKeys& given) {
   if (const auto family = given.find("model.family");
       family != given.end() && family_named(family->second.text).ends_with("unet"))
@@ -76,7 +76,7 @@ std::string where(const GivenKeys& given, const std::string& path) {
   return found == given.end() ? path : found->second.where;
 }
 
-// Keys that another backend has: at their defaults they ask for nothing.
+// Keys of another backend: at their defaults they ask for nothing.
 void check_backend(const Request& request, const GivenKeys& given) {
   for (const BackendRow& row : backend_rows())
     for (const std::string& name : row.keys) {
@@ -120,7 +120,7 @@ void check(const Request& request, const GivenKeys& given) {
                                    request.job.train.learning_rate));
 }
 
-// The sizes of the model whose weights are given, from Hugging Face's config.json beside them, where the user
+// The sizes of the model whose weights are given, from Hugging Face's config.json beside them, if the user
 // gave none.
 GivenKeys with_model(GivenKeys given) {
   const auto from = given.find("run.init_from");
@@ -187,19 +187,19 @@ TrainLog make_log(const TrainArguments& arguments, const Request& request,
   return TrainLog(std::move(setup));
 }
 
-// A trace shows the last step, and needs what its acts read of steps before.
+// A trace shows the last step, and needs the results of earlier steps that its acts read.
 constexpr int64_t traced_steps = 3;
 
 // State that lives until processes have agreed how a run ends.
 struct Shared {
   std::unique_ptr<backends::Transport> transport;  // null in one process; the backend's once that is there
   std::unique_ptr<backends::Backend> backend;
-  std::string last_checkpoint;  // what a run that failed leaves; empty: none
+  std::string last_checkpoint;  // left by a run that failed; empty: none
 };
 
-// Says which way the kernels of each op are carried out, a line for each way; where some could be faster,
-// with the reason. Processes whose programs others run too are silent. Throws Error (cannot run) at `where`
-// where a kernel could be faster and `require_fast`.
+// Reports how the kernels of each op are carried out, a line for each way, with the reason if some could be
+// faster. Processes whose programs others also run are silent. Throws Error (cannot run) at `where` if a
+// kernel could be faster and `require_fast`.
 void tell_kernels(const ir::Plan& plan, const backends::Backend& backend, bool require_fast,
                   const std::string& where) {
   const bool first = std::any_of(plan.classes.begin(), plan.classes.end(), [&](const ir::RankClass& cls) {
@@ -226,7 +226,7 @@ training::TrainingJob prepare(const TrainArguments& arguments, std::optional<Pla
   const double here = static_cast<double>(backends::started_processes_here()) / backends::started_processes();
   const double share = backend_row(run.backend).gpus ? 0 : here;
   if (!saved) return training::prepare_training(job, run, share);
-  planner::Job changed = job;  // with the learning rate that its acts name, whatever the run's is
+  planner::Job changed = job;  // with the learning rate of its acts, whatever the run's
   changed.train.learning_rate = job_of(saved->plan, arguments.plan).job->train.learning_rate;
   const planner::ResolvedJob planned = planner::resolve(std::move(changed));
   planner::Choose choose;
@@ -258,7 +258,7 @@ void train(const TrainArguments& arguments, Extent extent, Shared& shared) {
                        "checkpoints have biases in all linear layers or in none");
   const training::TrainRun& options = resolved.request.run;
   planner::Job here = resolved.job;
-  // The simulated framework's: here every result has a place of its own.
+  // These are the simulated framework's: here every result has a place of its own.
   planner::keep_as_here(here.parallel);
   const planner::ResolvedJob job = planner::resolve(std::move(here));
   check(resolved.request, given);

@@ -1,4 +1,4 @@
-// `boxcar train`: compiles a job and runs it for real.
+// `boxcar train`: compiles a job and really runs it.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -107,7 +107,7 @@ void TrainLog::resumed(int64_t step, const std::string& path) {
   line(text_of({{"event", "resumed"}, {"step", step}, {"path", path}}));
 }
 
-// "1234 tokens/s"; of samples that have none "56 images/s".
+// "1234 tokens/s"; for samples without tokens "56 images/s".
 std::string TrainLog::speed(double steps, double seconds) const {
   const bool text = setup_.tokens_per_step > 0;
   return fmt::format(

@@ -1,6 +1,6 @@
 // The progress of `boxcar train`, for people and programs: a line per step, or with --json one JSON document
-// per line ("event": start, step, validation, checkpoint, end). Throws Error (fault) where standard output
-// takes no more.
+// per line ("event": start, step, validation, checkpoint, end). Throws Error (fault) if standard output takes
+// no more.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class TrainLog : public training::RunListener {
     bool quiet = false;  // processes other than the first
     int64_t steps = 0, log_every = 1;
     int64_t samples_per_step = 0, tokens_per_step = 0;
-    const char* samples = "images";  // where they have no tokens
+    const char* samples = "images";  // if they have no tokens
     std::map<std::string, std::string> configuration;
     int64_t parameters = 0, devices = 0, processes = 1;
     int64_t first_step = 0;            // steps done before this run
@@ -33,7 +33,7 @@ class TrainLog : public training::RunListener {
   void step(const training::StepRecord& record) override;
   void validation(int64_t step, double loss) override;
   void checkpoint(int64_t step, const std::string& path) override;
-  // `resumed` tells where the run goes on from.
+  // `resumed` says from where the run continues.
   void resumed(int64_t step, const std::string& path);
   void end(const training::RunEnd& run) override;
 

@@ -21,7 +21,7 @@ bool any_of(const GivenKeys& keys, std::initializer_list<const char*> paths) {
   return std::any_of(paths.begin(), paths.end(), [&](const char* path) { return keys.contains(path); });
 }
 
-// None where there is no such framework, which resolve() says.
+// None if there is no such framework, which resolve() reports.
 std::map<std::string, std::string> defaults_of(const GivenKeys& keys) {
   const auto named = keys.find("train.stack");
   if (named == keys.end()) return {};
@@ -32,7 +32,7 @@ std::map<std::string, std::string> defaults_of(const GivenKeys& keys) {
   }
 }
 
-// Values that a name stands for give way to those of the other name.
+// Values that a name stands for are replaced by those of the other name.
 void drop_values_of_names(GivenKeys& keys, const GivenKeys& others) {
   const auto erase = [&](const std::string& path) {
     if (!others.contains(path)) keys.erase(path);
@@ -44,7 +44,7 @@ void drop_values_of_names(GivenKeys& keys, const GivenKeys& others) {
       for (const Key& key : cli::keys())
         if (key.path().starts_with("model.")) erase(key.path());
   }
-  if (others.contains("train.preset"))  // a plan does not say whose values it has
+  if (others.contains("train.preset"))  // a plan does not name the preset of its values
     for (const std::string& preset : preset_names())
       for (const auto& [path, value] : preset_values(preset)) erase(path);
   if (!others.contains("train.stack")) return;
@@ -60,7 +60,7 @@ void drop_values_of_names(GivenKeys& keys, const GivenKeys& others) {
 constexpr const char* recompute_layers = "parallel.recompute_layers";
 constexpr const char* stage_layers = "parallel.stage_layers";
 
-// A list that a job has, as it is given: "[3, 2]" as "3,2".
+// A list that a job has, in the form in which it is given: "[3, 2]" as "3,2".
 Given text_in(const planner::Job& job, const std::string& path) {
   Request request;
   request.job = job;
@@ -69,7 +69,7 @@ Given text_in(const planner::Job& job, const std::string& path) {
   return {text.empty() ? "all" : text, path};
 }
 
-// The keys that say which layers recompute, the fewest that fit; none where none do.
+// The keys for the fewest recomputed layers that fit; none if none do.
 GivenKeys fewest_recomputed(const GivenKeys& keys) {
   try {
     const planner::ResolvedJob job = resolve(keys).job;
@@ -81,7 +81,7 @@ GivenKeys fewest_recomputed(const GivenKeys& keys) {
     return chosen;
   } catch (const Error& error) {
     if (error.code() == Exit::fault) throw;
-    return {};  // as vary() says
+    return {};  // vary() reports it
   }
 }
 

@@ -17,7 +17,7 @@ using nlohmann::ordered_json;
 
 std::string bytes_text(int64_t bytes) { return ir::format_bytes(static_cast<double>(bytes)); }
 
-// Where devices of a node share its memory: what they take together; else the fullest stage.
+// If devices of a node share its memory, the memory that they take together; otherwise the fullest stage.
 std::string fits_text(const explain::Report& r) {
   const explain::StageReport& fullest = explain::fullest(r);
   const bool shared = r.node_peak_bytes > fullest.peak_bytes;

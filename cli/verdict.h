@@ -14,17 +14,16 @@
 
 namespace boxcar::cli {
 
-// {"fits", "26.3 GB of ..."} and so on; of a report that was not simulated the first alone.
+// {"fits", "26.3 GB of ..."} and so on; only the first for a report that was not simulated.
 std::vector<std::pair<std::string, std::string>> verdict_lines(const explain::Report& report);
 std::string verdict_text(const explain::Report& report);
 std::string bound_text(const explain::Report& report);  // its last line, of a simulated report
-// Says where and by how much a job does not fit: "does not fit: stage0 needs 90 GB of 85.1 GB, 4.9 GB too
-// much".
+// How much a job misses and where: "does not fit: stage0 needs 90 GB of 85.1 GB, 4.9 GB too much".
 std::string why_not_text(const explain::Report& report);
 nlohmann::ordered_json binding_json(const explain::Report& report);
-// Adds the step's range and what it is bound by, of a simulated report.
+// Adds the step's range and its bound, of a simulated report.
 void add_verdict(nlohmann::ordered_json& doc, const explain::Report& report);
-// The same keys of the error wherever one is printed.
+// The keys of the error, the same wherever one is printed.
 nlohmann::ordered_json error_json(const campaign::ErrorBar& bar);
 
 }  // namespace boxcar::cli

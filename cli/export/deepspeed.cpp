@@ -18,7 +18,7 @@ namespace of_deepspeed {
 using ir::Precision;
 using ir::Recompute;
 
-// Tells the program what to build: keys of the model that plans say, so without those that few models have.
+// Tells the program what to build: keys of the model that plans have, without those that few models have.
 void write_model(Writer& w) {
   std::vector<std::string> values;
   for (const Key& key : keys())
@@ -165,7 +165,7 @@ void write_optimizer(Writer& w) {
     w.leave("train.weight_decay", "biases and norms decay unless the program makes groups of parameters");
 }
 
-// What stages send each other, forward and back.
+// The tensors that stages send each other, forward and back.
 void write_sends(Writer& w) {
   const planner::Hints& h = w.from.parallel();
   if (!w.from.pipelined() || h.tp == 1) return;
@@ -173,7 +173,7 @@ void write_sends(Writer& w) {
   w.set("pipeline.grad_partitioned", h.scatter_gather);
 }
 
-// Keys that the model's code decides, where they say more than their defaults.
+// Keys that the model's code decides, if they differ from their defaults.
 void write_code(Writer& w) {
   const planner::Hints& h = w.from.parallel();
   const ir::TrainOptions& t = w.from.train();

@@ -18,7 +18,7 @@ std::string commented(const Framework& framework, const std::string& line) {
   return framework.comment + (line.empty() ? "" : " ") + line + "\n";
 }
 
-// Settings that a reader of the plan would look for in vain.
+// Settings that a reader of the plan would miss.
 std::vector<std::string> remarks(const Source& source) {
   std::vector<std::string> lines;
   if (source.train().recompute != ir::Recompute::none && !source.recomputes())

@@ -22,8 +22,8 @@ using ir::Recompute;
 
 bool is_t5(const Source& from) { return from.model().family == "t5"; }
 bool is_off(const Source& from, const char* pass) { return from.train().off.contains(pass); }
-// Optimizer states, gradients and parameters in shards by Megatron FSDP, whose collectives want several
-// hardware queues; tensor and context parallelism want one.
+// Optimizer states, gradients and parameters in shards by Megatron FSDP, whose collectives need several
+// hardware queues; tensor and context parallelism need one.
 bool is_fsdp(const Source& from) { return from.sharded() && from.parallel().zero >= 2; }
 
 void write_layers(Writer& w) {
@@ -358,7 +358,8 @@ std::vector<Row> make_rows() {
        [](Writer& w) {
          const ir::models::Transformer& m = w.from.model();
          if (m.attention_window == 0) return;
-         w.set("--window-size", fmt::format("({},0)", m.attention_window - 1));  // beside the query's own key
+         w.set("--window-size", fmt::format("({},0)", m.attention_window - 1));  // besides the query's own
+                                                                                 // key
          if (m.full_attention_every > 0) w.set("--window-attn-skip-freq", m.full_attention_every);
        }},
       {{"model.seq", "model.decoder_seq"},

@@ -1,4 +1,4 @@
-// Rows that Megatron-LM and NeMo share: Megatron Core does the same whoever launches it.
+// Rows that Megatron-LM and NeMo share: Megatron Core does the same whichever of them launches it.
 #include <fmt/format.h>
 
 #include "cli/export/export.h"

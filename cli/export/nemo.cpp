@@ -3,8 +3,8 @@
 // GPTConfig and MegatronStrategy: nemo/collections/llm/gpt/model/base.py
 // (bb86ba5d755650c3c11338c7c2915ec3ada04f9a) and nemo/lightning/pytorch/strategies/megatron_strategy.py
 // (1daff4235b65434a51d1d55b2d85b662de587436) of github.com/NVIDIA-NeMo/Speech, which was NVIDIA/NeMo; the
-// version is 2.x of 2025. What they inherit and take is of Megatron Core. All files are listed in the table
-// at the end.
+// version is 2.x of 2025. The classes that they inherit and take are Megatron Core's. All files are listed in
+// the table at the end.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -38,7 +38,7 @@ void write_activation(Writer& w) {
     w.set("GPTConfig.activation_func", python("F.silu"));
     return w.set("GPTConfig.bias_activation_fusion", fuses);
   }
-  // Fused with its bias GELU is the one by tanh.
+  // GELU fused with its bias is the one by tanh.
   const bool fused = m.gelu == "tanh" && m.bias && fuses;
   w.set("GPTConfig.activation_func",
         python(m.gelu == "tanh" && !fused ? "functools.partial(F.gelu, approximate=\"tanh\")" : "F.gelu"));
@@ -279,7 +279,7 @@ std::vector<Row> make_rows() {
        {"GPTConfig.vocab_size", "GPTConfig.make_vocab_size_divisible_by"},
        "a vocabulary that tp does not divide",
        [](Writer& w) {
-         w.set("GPTConfig.vocab_size", w.from.padded_vocab());  // as it is: padded before
+         w.set("GPTConfig.vocab_size", w.from.padded_vocab());  // unchanged: padded before
          w.set("GPTConfig.make_vocab_size_divisible_by", w.from.model().pad_vocab_to);
          if (w.from.padded_vocab() % w.from.parallel().tp != 0)
            w.cannot("model.pad_vocab", "the vocabulary has to be a multiple of tp");

@@ -451,7 +451,7 @@ std::vector<Row> make_rows() {
   };
 }
 
-// As TOML writes it: JSON, but for infinity.
+// As TOML writes it: JSON, except for infinity.
 std::string literal(const Json& value) {
   return value.is_object() ? value.at("python").get<std::string>() : value.dump();
 }

@@ -13,7 +13,7 @@
 namespace boxcar::cli {
 
 // 0 in the child. It is killed when this process dies; no other thread of this process may run. Throws Error
-// (fault) where no process can be started.
+// (fault) if no process can be started.
 pid_t start_child();
 
 // A waited-for child's end: "ended by signal 9 (Killed)", "ended with code 1".

@@ -1,7 +1,7 @@
-// The columns of a file of runs: what was asked of each run, and what came of it.
+// The columns of a file of runs: the inputs of each run, and its results.
 //
-//   columns()[0].name == "key"; column_named("step_time_s")->type == ColumnType::real, ->better ==
-//   Better::less
+//   columns()[0].name == "key"
+//   column_named("step_time_s")->type == ColumnType::real, ->better == Better::less
 //
 // A constant of the cluster that a sweep changes is a column too, which only files of such sweeps have:
 // what_if_column("bandwidth.network") == "what_if_bandwidth_network".
@@ -23,7 +23,7 @@ struct Column {
   std::string name;
   ColumnType type = ColumnType::text;
   std::string meaning;
-  std::string key = {};  // of a job, "parallel.tp"; empty: no key's column
+  std::string key = {};  // of a job, "parallel.tp"; empty: not a key's column
   Better better = Better::neither;
 };
 
@@ -35,9 +35,9 @@ inline constexpr const char* what_if_prefix = "what_if_";
 
 // A run as it is stored.
 struct RunRow {
-  std::string key;       // of its resolved configuration; no two rows have one
+  std::string key;       // of its resolved configuration; unique
   int64_t point = 0;     // its number in the sweep that ran it
-  nlohmann::json cells;  // values by column, without those that are not known
+  nlohmann::json cells;  // values by column, without unknown ones
 };
 
 // A value of a key as its column holds it: a number, true or false, or the text.

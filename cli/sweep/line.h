@@ -21,17 +21,17 @@ struct Answer {
   bool fault = false;  // text is an exception's
 };
 
-// Both return false where the other end is gone. Neither raises SIGPIPE.
+// Both return false if the other end is gone. Neither raises SIGPIPE.
 bool send_number(int socket, int64_t number);
 bool send_answer(int socket, const Answer& answer);
 
 // Answers each number that comes, until the other end is gone. An exception of `work` is an answer.
 void serve(int socket, const std::function<std::string(int64_t)>& work);
 
-// A worker's answers, as far as they have come.
+// A worker's answers, as far as they have arrived.
 class Answers {
  public:
-  // Takes what is there, without waiting. False: the other end is gone, or sends an answer of more than
+  // Reads the available bytes, without waiting. False: the other end is gone, or sends an answer of more than
   // `most` bytes.
   bool read(int socket, uint64_t most = uint64_t{1} << 32);
   std::optional<Answer> next();  // the first whole one

@@ -1,4 +1,4 @@
-// In place of store_read.cpp and store_write.cpp where SQLite was not found.
+// In place of store_read.cpp and store_write.cpp if SQLite was not found.
 #include "cli/sweep/store.h"
 #include "sbp/error.h"
 

@@ -104,7 +104,7 @@ std::map<std::string, std::string> given_labels(const SweepPoint& point) {
   return all;
 }
 
-// The text of a framework's own file, whose constants no other description holds.
+// The text of a framework's own file, whose constants are in no other description.
 std::string file_of(const std::string& name) { return backends::is_file_name(name) ? read_file(name) : name; }
 
 std::string cluster_text(const Request& request) {
@@ -125,7 +125,7 @@ std::string refused_key(const SweepPoint& point, const PointWay& way) {
   return digest("refused " + kind_of(point, way) + json(given_labels(point)).dump());
 }
 
-// The factor of "2x", else the constant in its own unit.
+// The factor of "2x", otherwise the constant in its own unit.
 json constant_cell(const std::string& name, const std::string& text, backends::Cluster* changed) {
   if (text.ends_with('x')) {
     double factor = 0;
@@ -159,7 +159,7 @@ void add_configuration(const SweepPoint& point, const std::map<std::string, std:
   row.cells["configuration"] = configuration.dump();
 }
 
-// A document without what differs from run to run.
+// Removes from a document what differs from run to run.
 void drop_own_times(nlohmann::ordered_json& doc) {
   if (doc.is_object()) {
     for (const char* key : {"wall_s", "peak_rss_bytes"}) doc.erase(key);

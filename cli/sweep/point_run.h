@@ -8,7 +8,7 @@
 //
 // A run does what `boxcar simulate --what-if` or `boxcar search --what-if` would. A plan depends on no
 // constant of the cluster but its memory, so the last compiled plan is kept for the next point that differs
-// in constants alone. One thread at a time, and one runner that simulates in a process (sim/simulate.h).
+// only in constants. One thread at a time, and one runner that simulates in a process (sim/simulate.h).
 #pragma once
 
 #include <memory>
@@ -20,13 +20,13 @@
 namespace boxcar::cli {
 
 struct Identity {
-  // Digest of the resolved configuration, the description of the cluster and its changes, or, where a point
-  // is refused, of the keys as given: 128 bits as hexadecimal digits.
+  // Digest of the resolved configuration, the description of the cluster and its changes or, if a point is
+  // refused, of the keys as given: 128 bits as hexadecimal digits.
   std::string key;
   std::string refused;  // why the job's checks refuse it; empty: they do not
 };
 
-// Whether the points of a sweep are searched, and within what a framework runs (empty: any).
+// Whether the points of a sweep are searched, and which framework has to be able to run them (empty: any).
 struct PointWay {
   bool search = false;
   std::string max_stack;
@@ -39,7 +39,7 @@ class PointRunner {
   PointRunner(const PointRunner&) = delete;
   PointRunner& operator=(const PointRunner&) = delete;
 
-  // Both throw Error (fault) alone, and what the system throws: a job that cannot run is a row that says why.
+  // Both throw only Error (fault) and the system's exceptions: a job that cannot run is a row that says why.
   Identity identity(const SweepPoint& point);
   RunRow run(const SweepPoint& point);
   int compiled() const;  // plans so far

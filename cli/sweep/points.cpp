@@ -105,7 +105,7 @@ std::string number_of(double value) {
                                                               : fmt::format("{:.12g}", value);
 }
 
-// How many values a range has, and each of them.
+// The number of values of a range, and the values.
 double values_in(const SweepRange& r) {
   const double slack = 1e-9;  // so that 0..1 +0.1 ends at 1
   return std::floor((r.times ? std::log(r.last.number / r.first.number) / std::log(r.step)
@@ -208,7 +208,7 @@ class SweepReader {
       check_key_values(key, axis.values);
       return add(std::move(axis));
     }
-    // A job file may say how it is trained, which no simulation depends on.
+    // A job file may have keys of training, on which no simulation depends.
     if (axis.values.size() > 1)
       throw Error::input(axis.values.front().where, "has no effect on a sweep, which trains nothing");
   }
@@ -252,7 +252,7 @@ class SweepReader {
     sweep_.price = price->number;
   }
 
-  // Points would say it one by one.
+  // Otherwise points would report it one by one.
   void check_max_stack() const {
     if (sweep_.max_stack.empty()) return;
     if (!sweep_.search) throw Error::input(max_stack_where_, "has no effect without search: true");
@@ -349,7 +349,7 @@ class SweepReader {
                              most_points));
   }
 
-  // A constant's value is wrong if no cluster of the sweep takes it; where one does, rows of others say why.
+  // A constant's value is wrong if no cluster of the sweep takes it; if one does, rows of others say why.
   void check_constants() const {
     std::vector<backends::Cluster> clusters;
     const auto named = [&](const char* path) {

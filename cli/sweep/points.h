@@ -1,4 +1,4 @@
-// The points of a sweep: every combination of the values that its keys have.
+// The points of a sweep: every combination of the values of its keys.
 //
 //   model: gpt3-175b
 //   cluster: dgx-a100-80g
@@ -7,7 +7,7 @@
 //   what_if: {bandwidth.network: [1x, 2x]}
 //   price: 2.50                             # dollars per GPU and hour
 //   search: true
-//   max_stack: megatron                     # of a search: only what this framework runs
+//   max_stack: megatron                     # of a search: only plans that this framework runs
 //
 //   const Sweep sweep = parse_sweep(text, "sweep.yaml");
 //   sweep.count()         // 12
@@ -44,26 +44,26 @@ struct SweepPoint {
 struct Sweep {
   std::vector<SweepAxis> axes;  // constants last
   bool search = false;          // each point's open keys are searched
-  std::string max_stack;        // of searches: the framework that has to run what they find; empty: any
+  std::string max_stack;        // of searches: the framework that has to run the found plans; empty: any
   std::optional<double> price;  // of each point
 
   int64_t count() const;                // of points
   SweepPoint at(int64_t number) const;  // REQUIRES 0 <= number < count()
-  // Points with the same number share all keys of the job, and differ in constants of the cluster at most.
+  // Points with the same number share all keys of the job, and differ at most in constants of the cluster.
   int64_t group_of(int64_t number) const;
 };
 
 inline constexpr int64_t most_points = 1'000'000;
 
-// Reads the text of a sweep file. `flags` replace what the file says of their keys: each is a value, a range
+// Reads the text of a sweep file. `flags` replace the file's values of their keys: each is a value, a range
 // or a list with commas. Throws Error (bad input) with file, line and column: unknown names with the nearest
 // one, values that their key refuses, ranges without end, more points than `most_points`, and max_stack of a
 // sweep that searches nothing.
 Sweep parse_sweep(const std::string& text, const std::string& path, const GivenKeys& flags = {});
 
 // "8..64 x2" as {"8", "16", "32", "64"}; also "1..4", "0..12 +4", "1x..8x x2", "1k..8k x2". Text that does
-// not begin with a number and two dots is one value. Throws Error (bad input) at `where` for a range that is
-// none.
+// not begin with a number and two dots is one value. Throws Error (bad input) at `where` for an invalid
+// range.
 std::vector<std::string> range_values(const std::string& text, const std::string& where);
 
 // The name of a job's key in a sweep and of its column: its flag, "micro_batch" for --micro-batch.

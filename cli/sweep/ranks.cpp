@@ -50,7 +50,7 @@ struct Launcher {
   std::vector<const char*> ids;
 };
 
-// Open MPI first: its processes under Slurm have Slurm's variables too, those of the program that starts
+// Open MPI first: its processes under Slurm also have Slurm's variables, those of the program that starts
 // them.
 const std::vector<Launcher>& launchers() {
   static const std::vector<Launcher> all{
@@ -72,7 +72,7 @@ std::string host_name() {
   return name.data();
 }
 
-// IPv4, of interfaces that are up and lead elsewhere.
+// IPv4 addresses of interfaces that are up and not local.
 std::vector<std::string> own_addresses() {
   std::vector<std::string> all;
   ifaddrs* list = nullptr;
@@ -112,7 +112,7 @@ void notice_silence(int socket) {
 
 std::string meeting_path(const std::string& runs) { return runs + ".ranks"; }
 
-// Readable by its owner alone, as it holds the password; whole when it is there.
+// Readable only by its owner, since it holds the password; whole when it appears.
 void write_secret(const std::string& path, const std::string& text) {
   const std::string beside = fmt::format("{}.{}", path, getpid());
   const int file = open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -189,7 +189,7 @@ class Keeper {
       close(line);
       if (WIFEXITED(status)) return;
       tell(fmt::format("{}: a worker was {}; another one goes on", name_, end_text(status)));
-      std::this_thread::sleep_for(1s);  // whatever it was may last
+      std::this_thread::sleep_for(1s);  // the cause may last
     }
   }
 
@@ -203,7 +203,7 @@ class Keeper {
   const std::string& name() const { return name_; }
 
  private:
-  // The status that the child ended with; 0 where it was ended since rank 0 is gone.
+  // The status with which the child ended; 0 if it was ended because rank 0 is gone.
   static int wait_for(pid_t child, int line) {
     int status = 0;
     while (waitpid(child, &status, WNOHANG) != child) {
@@ -220,7 +220,7 @@ class Keeper {
   std::string name_;
 };
 
-// Whether rank 0 gives a number. It does not if there are none, or if it fails, and then it says why.
+// Whether rank 0 gives a number. It does not if there are none, or if it fails, and then it gives the reason.
 bool has_work(int line) {
   pollfd first{line, POLLIN, 0};
   while (poll(&first, 1, -1) < 0 && errno == EINTR) {
@@ -248,7 +248,7 @@ Meeting::Meeting(const std::string& runs, const Launch& launch, const std::strin
   sockaddr_in here{};
   here.sin_family = AF_INET, here.sin_addr.s_addr = htonl(INADDR_ANY);
   socklen_t size = sizeof here;
-  notice_silence(door_.listener);  // those who come in have the same
+  notice_silence(door_.listener);  // incoming sockets inherit it
   if (bind(door_.listener, reinterpret_cast<const sockaddr*>(&here), size) != 0 ||
       listen(door_.listener, SOMAXCONN) != 0 ||
       getsockname(door_.listener, reinterpret_cast<sockaddr*>(&here), &size) != 0)
@@ -271,7 +271,7 @@ Meeting::~Meeting() {
   close(door_.listener);
 }
 
-// Those who come now have connected, and are told by the closed line that there is nothing to do.
+// Ranks that come now connect, and learn from the closed line that there is nothing to do.
 void Meeting::wait_for_others() {
   const auto end = std::chrono::steady_clock::now() + to_come;
   while (door_.came.size() < others_ && std::chrono::steady_clock::now() < end) {

@@ -9,10 +9,10 @@
 //   join("runs.db", launch, 1, worker_of);             // the others: until rank 0 ends
 //
 // The launcher starts processes and does nothing else: no message is MPI's, since MPI ends all processes when
-// one dies. runs.db.ranks says where rank 0 listens, so the folder is to be shared by all machines. Each rank
-// runs points in a child that is connected to rank 0 by TCP. A child that dies, by a fault or for want of
-// memory, is replaced; a rank that dies takes its children along, and rank 0 sees closed connections. A
-// machine that goes silent is one too, after `silence_s`.
+// one dies. runs.db.ranks says where rank 0 listens, so all machines must share the folder. Each rank runs
+// points in a child that is connected to rank 0 by TCP. A child that dies, by a fault or for lack of memory,
+// is replaced. A rank that dies takes its children along, and rank 0 sees closed connections, also for a
+// machine that is silent for `silence_s`.
 #pragma once
 
 #include <functional>
@@ -29,23 +29,23 @@ struct Launch {
   std::string id = {};  // the same in all ranks of a launch, and in no other launch
 };
 
-// From the variables that Open MPI, Slurm, and MPICH and Intel MPI (by PMI) set. {0, 1}: no launcher did.
+// From the variables that Open MPI, Slurm, MPICH and Intel MPI (by PMI) set. {0, 1}: no launcher set any.
 Launch started_together();
 
 inline constexpr int silence_s = 45;
 
 class Meeting {
  public:
-  // `sweep` is the text of the sweep, which the others take from here. Throws Error (fault) where there is
-  // no socket, Error (bad input) where the file cannot be written.
+  // `sweep` is the text of the sweep, which the others take from here. Throws Error (fault) if there is no
+  // socket, Error (bad input) if the file cannot be written.
   Meeting(const std::string& runs, const Launch& launch, const std::string& sweep);
-  // Removes the file, after ten seconds at most in which the others may find it: they would look for longer.
+  // Removes the file, after at most ten seconds in which the others may find it: they would look for longer.
   ~Meeting();
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
 
   Door& door() { return door_; }
-  // Who has not come by now is not waited for: the sweep was interrupted.
+  // Ranks that have not come by now are not waited for: the sweep was interrupted.
   void expect_no_more();
 
  private:
@@ -59,9 +59,8 @@ class Meeting {
 using NumberWork = std::function<std::string(int64_t)>;
 
 // Answers rank 0 in `workers` children at a time, until it ends. `worker_of` makes the work from the text of
-// the sweep, when rank 0 has given the first number. Throws Error (cannot run) where rank 0 is not found
-// within two minutes, or is of another version; Error (fault) where no process can be started; as worker_of
-// does.
+// the sweep, when rank 0 has given the first number. Throws Error (cannot run) if rank 0 is not found within
+// two minutes, or is of another version; Error (fault) if no process can be started; and as worker_of does.
 void join(const std::string& runs, const Launch& launch, int workers,
           const std::function<NumberWork(const std::string& sweep)>& worker_of);
 

@@ -16,7 +16,7 @@ constexpr const char* no_runs = "is no file of runs, which `boxcar sweep` writes
 }  // namespace
 
 SqliteFile::SqliteFile(std::string path, int flags) : path_(std::move(path)) {
-  // A name that SQLite would take for memory, a temporary file or a URI is a file's name all the same.
+  // A name that SQLite would take for memory, a temporary file or a URI is still a file's name.
   const std::string name = std::filesystem::absolute(path_).string();
   const int code = sqlite3_open_v2(name.c_str(), &database_, flags, nullptr);
   if (code != SQLITE_OK) {

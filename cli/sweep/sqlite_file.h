@@ -1,4 +1,4 @@
-// SQLite's C interface with owners for what it opens, and its refusals as errors of ours.
+// SQLite's C interface with owners for the objects that it opens, and its refusals as errors of ours.
 //
 //   SqliteFile file("runs.db", SQLITE_OPEN_READONLY);
 //   for (SqliteStatement s(file, "SELECT name FROM meta"); s.step();) s.text(0);
@@ -18,7 +18,7 @@ inline constexpr int runs_application_id = 0x42584352;  // "BXCR", in the file's
 
 class SqliteFile {
  public:
-  // Throws Error (bad input) at `path` where it cannot be opened.
+  // Throws Error (bad input) at `path` if it cannot be opened.
   SqliteFile(std::string path, int flags);
   ~SqliteFile();
   SqliteFile(const SqliteFile&) = delete;
@@ -26,10 +26,10 @@ class SqliteFile {
 
   sqlite3* get() const { return database_; }
   const std::string& path() const { return path_; }
-  // Throws error() where SQLite refuses.
+  // Throws error() if SQLite refuses.
   void run(const std::string& sql) const;
   int64_t number(const std::string& sql) const;  // the first value of the first row; 0: there is none
-  // The last refusal: a damaged or foreign file is bad input, all else a fault.
+  // The last refusal: a damaged or foreign file is bad input, anything else a fault.
   Error error(int code) const;
 
  private:
@@ -39,7 +39,7 @@ class SqliteFile {
 
 class SqliteStatement {
  public:
-  // Throws file.error() where it cannot be prepared.
+  // Throws file.error() if it cannot be prepared.
   SqliteStatement(const SqliteFile& file, const std::string& sql);
   SqliteStatement(const SqliteFile& file, sqlite3_stmt* prepared) : file_(file), statement_(prepared) {}
   ~SqliteStatement() { sqlite3_finalize(statement_); }

@@ -1,6 +1,6 @@
 // Files of runs: an SQLite database with a table `runs`, a row for each run (columns.h), and a table `meta`.
 //
-//   RunsWriter writer("runs.db", text);          // makes the file, or goes on with one
+//   RunsWriter writer("runs.db", text);          // makes the file, or continues with one
 //   if (!writer.keys().contains(key)) writer.add({row});   // on disk when add() returns
 //
 //   const RunsTable table = read_runs("runs.db", {.where = "step_time_s < 2", .columns = {"tp", "mfu"}});
@@ -30,8 +30,8 @@ bool has_sqlite();
 class RunsWriter {
  public:
   // `meta` keeps `sweep`, the text of the sweep file, and `axes`, columns of keys that have several values,
-  // to show them. Throws Error (bad input) where `path` cannot be written, is no file of runs or a damaged
-  // one, is of another version, or has a writer already.
+  // to show them. Throws Error (bad input) if `path` cannot be written, is no file of runs or a damaged one,
+  // is of another version, or has a writer already.
   RunsWriter(const std::string& path, const std::string& sweep, const std::vector<std::string>& axes = {});
   ~RunsWriter();
   RunsWriter(const RunsWriter&) = delete;
@@ -60,7 +60,7 @@ struct RunsQuery {
 
 struct RunsTable {
   std::vector<std::string> columns;
-  std::vector<std::vector<nlohmann::json>> rows;  // null where a value is not known
+  std::vector<std::vector<nlohmann::json>> rows;  // null if a value is unknown
   std::vector<std::string> unknown = {};  // columns of `pareto` that no row knows, so that there is no front
 };
 

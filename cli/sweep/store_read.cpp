@@ -52,14 +52,14 @@ int permit(void* context, int action, const char* first, const char* second, con
   return refuse_for("does more than read columns");
 }
 
-// A sweep of quick points writes nearly all the time: a reader that tries seldom finds it locked each time.
+// A sweep of quick points writes nearly all the time: a reader that tries rarely finds it always locked.
 int wait_for_writer(void*, int times) {
   constexpr int between_ms = 1, at_most_ms = 10'000;
   sqlite3_sleep(between_ms);
   return times * between_ms < at_most_ms ? 1 : 0;
 }
 
-// A program that died while it wrote leaves a journal, from which the file is mended before it is read.
+// A program that died while writing leaves a journal, from which the file is repaired before it is read.
 void mend(const std::string& path) {
   const SqliteFile file(path, SQLITE_OPEN_READWRITE);
   sqlite3_busy_handler(file.get(), wait_for_writer, nullptr);
@@ -111,7 +111,7 @@ void check_column(const std::string& flag, const std::string& name, const std::v
 
 using WhereStatement = std::unique_ptr<sqlite3_stmt, decltype(&sqlite3_finalize)>;
 
-// A statement with the user's expression in it, which nobody may run yet.
+// A statement that contains the user's expression; it may not be run yet.
 WhereStatement prepare_where(const SqliteFile& file, const std::string& sql, const RunsQuery& query,
                              const std::vector<std::string>& known, Permission& permission) {
   permission = {};
@@ -134,8 +134,8 @@ WhereStatement prepare_where(const SqliteFile& file, const std::string& sql, con
   return prepared;
 }
 
-// An expression that reads the same in parentheses and without is one on its own, and closes nothing that it
-// did not open.
+// An expression that reads the same in parentheses and without is complete by itself, and closes nothing that
+// it did not open.
 void check_where(const SqliteFile& file, const RunsQuery& query, const std::vector<std::string>& known,
                  Permission& permission) {
   for (const char* form : {"SELECT 1 FROM runs WHERE ({}\n)", "SELECT CASE WHEN {}\nTHEN 1 END FROM runs"})
@@ -169,7 +169,7 @@ std::vector<std::string> axes_of(const SqliteFile& file, const std::vector<std::
   return all;
 }
 
-// Columns that were asked for: axes, else keys in which rows differ.
+// Columns of the sweep's questions: axes, otherwise keys in which rows differ.
 std::vector<std::string> asked_in(const SqliteFile& file, const std::vector<std::string>& known) {
   std::vector<std::string> all = axes_of(file, known);
   if (!all.empty()) return all;
@@ -185,7 +185,7 @@ std::vector<std::string> asked_in(const SqliteFile& file, const std::vector<std:
   return all;
 }
 
-// Those, and then the results that people look at first.
+// Those, followed by the results that people look at first.
 std::vector<std::string> usual_columns(const SqliteFile& file, const std::vector<std::string>& known) {
   std::vector<std::string> all = asked_in(file, known);
   const auto is_known = [&](const std::string& name) {
@@ -210,7 +210,7 @@ double badness(const std::string& name, const json& value) {
   return column && column->better == Better::more ? -value.get<double>() : value.get<double>();
 }
 
-// Columns that nobody asked for and that no row knows say nothing.
+// Drops columns that nobody asked for and that no row knows.
 void drop_unknown(RunsTable& table) {
   for (size_t i = table.rows.empty() ? 0 : table.columns.size(); i-- > 0;) {
     if (std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return !row[i].is_null(); }))

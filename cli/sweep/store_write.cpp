@@ -45,7 +45,7 @@ class WriterLock {
   WriterLock& operator=(const WriterLock&) = delete;
 
  private:
-  // False where the writer before removed the file meanwhile.
+  // False if the previous writer removed the file meanwhile.
   bool take(const std::string& path) {
     descriptor_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (descriptor_ < 0)
@@ -75,7 +75,7 @@ class WriterLock {
   int descriptor_ = -1;
 };
 
-// A reader's lock passes; one that stays is told of.
+// A reader's lock passes; one that stays is reported.
 int wait_for_reader(void* path, int times) {
   constexpr int between_ms = 50, told_after_ms = 5000;
   if (times * between_ms == told_after_ms)
@@ -167,7 +167,7 @@ struct RunsWriter::State {
     file.run("COMMIT");
   }
 
-  // Together with those of earlier sweeps.
+  // Together with the axes of earlier sweeps.
   void keep_axes(const std::vector<std::string>& axes) const {
     json all = json::array();
     const std::optional<std::string> before = value_of("axes");

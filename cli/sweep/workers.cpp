@@ -56,7 +56,7 @@ void wait_for_end(pid_t child) {
   }
 }
 
-// How it ended: "ended by signal 9 (Killed)".
+// Ends a child and says how it ended: "ended by signal 9 (Killed)".
 std::string end_child(pid_t child) {
   kill(child, SIGKILL);
   int status = 0;
@@ -84,7 +84,7 @@ class Pool {
 
   bool is_done() const { return queue_.left() == 0; }
 
-  // Gives numbers to all that idle, and waits a moment for answers and for processes that come or go.
+  // Gives numbers to all idle workers, and waits a moment for answers and for processes that come or go.
   std::vector<Finished> round() {
     for (size_t i = 0; i < workers_.size(); ++i) feed(workers_[i], i < here_);
     std::vector<Finished> done;
@@ -118,7 +118,7 @@ class Pool {
     send_number(worker.socket, next.number);  // if it died, its socket says so
   }
 
-  // A child has the end of its own socket alone, so that each sees when the parent closes its.
+  // A child has only the end of its own socket, so that each sees when the parent closes its.
   void start(Worker& worker) {
     std::array<int, 2> ends{};
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0)
@@ -151,7 +151,7 @@ class Pool {
       if (!take_answer(worker, *answer, done)) return lose(worker, done);
   }
 
-  // False: it is none that a worker would give.
+  // False: it is not an answer that a worker would give.
   bool take_answer(Worker& worker, const Answer& answer, std::vector<Finished>& done) {
     if (!worker.known) {
       worker.known = greet(*processes_.door, answer.text);
@@ -182,7 +182,7 @@ class Pool {
     worker = {};
   }
 
-  // Gives the numbers of those that may have stopped to others too.
+  // Gives the numbers of workers that may have stopped to others too.
   void doubt() {
     const auto patience = std::max<PatienceClock::duration>(processes_.patience, longest_times * longest_);
     for (Worker& worker : workers_) {
@@ -196,7 +196,7 @@ class Pool {
   const Processes& processes_;
   const std::function<std::string(int64_t)>& work_;
   std::vector<Worker> workers_;  // first children, or places for them
-  size_t here_ = 0;              // so many
+  size_t here_ = 0;              // their number
   PatienceClock::duration longest_{0};
 };
 

@@ -7,10 +7,10 @@
 //     return true;
 //   });
 //
-// Numbers of one group go to one process as far as no other one idles, one after the other, so that it may
-// keep what they have in common. Processes are children, and those on other machines that join (ranks.h):
-// each is a socket (line.h), and one that dies is a closed one. Its number goes to another process, once.
-// When this process dies, its children do, and the others see a closed socket.
+// Numbers of one group go to one process, one after the other, unless another process is idle, so that it may
+// keep what they have in common. Processes are children, or come from other machines (ranks.h). Each is a
+// socket (line.h), and one that dies is a closed socket; its number goes once to another process. When this
+// process dies, so do its children, and the others see a closed socket.
 #pragma once
 
 #include <chrono>
@@ -29,35 +29,35 @@ struct Finished {
   std::string fault;  // why it did not: an exception's text, "ended by signal 11 (Segmentation fault)"
 };
 
-// Where processes that nobody here started come in.
+// The entrance for processes that this one has not started.
 struct Door {
   int listener = -1;           // a socket that listens; -1: none come
-  std::string password;        // each begins with an answer: the password, and behind it what it is called
+  std::string password;        // each begins with an answer: the password, followed by its name
   std::set<std::string> came;  // so far
 };
 
-// Whether the text is a process's first answer, which is noted then.
+// Whether the text is a process's first answer; if so, notes it.
 bool greet(Door& door, const std::string& text);
 
 struct Processes {
   int here = 1;  // children at most
   Door* door = nullptr;
-  // A number without an answer for so long, and for ten times as long as any other took, is given to another
-  // process too: that one may have stopped. The first answer counts.
+  // A number without an answer for this long, and for ten times as long as any other took, is also given to
+  // another process: the first one may have stopped. The first answer counts.
   std::chrono::milliseconds patience = std::chrono::seconds(60);
   std::function<void(const std::string&)> tell = [](const std::string&) {};  // of a process that was lost
 };
 
 // `work` runs in children, which are forked from here: no other thread may run. No two numbers are the same.
-// `finished` is called here, with all that has come since the last call, and with nothing every 0.2 s or so.
+// `finished` is called here, with all that has come since the last call, and with nothing about every 0.2 s.
 // Returns when all numbers are done or `finished` returns false; children are gone by then. Throws Error
-// (fault) where no process can be started.
+// (fault) if no process can be started.
 void run_in_processes(const std::vector<std::vector<int64_t>>& groups, const Processes& processes,
                       const std::function<std::string(int64_t)>& work,
                       const std::function<bool(std::vector<Finished>)>& finished);
 
-// Which number comes next for a process that has just done one of group `last` (-1: of none), and which are
-// not done.
+// The next number for a process that has just done one of group `last` (-1: of none), and the numbers that
+// are not done.
 //
 //   GroupQueue queue({{1, 2}, {3}});
 //   queue.take(-1)   // group 0, number 1;  queue.take(-1): group 1, number 3
@@ -72,10 +72,10 @@ class GroupQueue {
   };
 
   explicit GroupQueue(std::vector<std::vector<int64_t>> groups);
-  // The next of `last`; else the first group that nobody has begun; else of the group with the most left.
+  // The next of `last`, else of the first group that nobody has begun, else of the group with the most left.
   Taken take(int64_t last);
   bool done(int64_t number);  // false: it was done before
-  // One that took it will not answer. True: it was taken twice and lost each time, and is given up.
+  // Its holder will not answer. True: it was taken twice and lost each time, and is given up.
   bool lost(int64_t number);
   void late(int64_t number);             // another may take it too, once
   size_t left() const { return left_; }  // numbers neither done nor given up

@@ -34,10 +34,10 @@ def simulate(job: Job = None, *, plan: Optional[SavedPlan] = None, what_if: Word
              **keys: Any) -> Simulation:
     """Simulates a step of a job or of a saved plan.
 
-    what_if: constants of the cluster otherwise than described, "bandwidth.network=2x".
+    what_if: changes to constants of the cluster, "bandwidth.network=2x".
     straggler: slow devices, "rank=17,slowdown=1.3".
     keys: keys of a job by the names of their flags; `trace`, `save_plan`, `jitter`, `runs`, `seed` and `steps` too.
-    Raises CannotRun where it does not fit, BadInput where a key is wrong.
+    Raises CannotRun if it does not fit, BadInput if a key is wrong.
 
     >>> import boxcar
     >>> job = dict(model="gpt2", cluster="dgx-a100-80g", gpus=8, global_batch=64, micro_batch=8)
@@ -75,7 +75,7 @@ def search(job: Job = None, *, what_if: Words = (), straggler: Words = (), pin: 
     """Searches for the best plan of a model on a cluster.
 
     Keys that are given stay; the others are open. `objective`, `memory`, `max_step_time`, `budget`, `pareto`, `threads` and
-    `simulate` are the program's options. Raises CannotRun where no plan fits.
+    `simulate` are the program's options. Raises CannotRun if no plan fits.
 
     >>> import boxcar
     >>> found = boxcar.search(model="gpt2", layers=2, cluster="dgx-a100-80g", gpus=4, global_batch=32, simulate=2)
@@ -152,14 +152,14 @@ def explain_tensor(plan: SavedPlan, tensor: str) -> TensorExplanation:
 
 
 def why_not(plan: SavedPlan, flags: Words) -> list[Outcome]:
-    """What a plan comes to with other flags, "--tp 4", or the limit that they break."""
+    """The step and memory of a plan with other flags, "--tp 4", or the limit that they break."""
     with Files() as files:
         words = ["explain", _plan_path(plan, files), *repeated("why_not", flags), "--json"]
         return [Outcome.of(row) for row in run(words, files).document()["why_not"]]
 
 
 def diff(a: SavedPlan, b: SavedPlan) -> Comparison:
-    """What two plans do differently, and what each difference costs.
+    """The differences between two plans, and the cost of each.
 
     >>> import boxcar
     >>> job = dict(model="gpt2", layers=2, cluster="dgx-a100-80g", gpus=4, global_batch=8)
@@ -177,7 +177,7 @@ def sweep(values: Union[Mapping[str, Any], Path], file: Optional[Path] = None, *
     """Simulates or searches every combination of values, on all cores (docs/sweep.md).
 
     values: a dict or a YAML file; keys come over it. Values are a value, a list or a range, "8..64 x2".
-    file: keeps the runs, and the same call goes on with it after Ctrl-C; without it they are kept by the result alone.
+    file: keeps the runs, and the same call continues with it after Ctrl-C; without it only the result keeps them.
     Points that cannot run are rows that say why.
 
     >>> import boxcar
@@ -225,7 +225,7 @@ def report(plan: SavedPlan, file: Path, *, sensitivity: bool = True, where: Opti
 def export(plan: Union[SavedPlan, Mapping[str, Any], None] = None, *, to: str, strict: bool = False, **keys: Any) -> Export:
     """A plan or a job for another framework: "megatron", "nemo", "torchtitan" or "deepspeed" (docs/export.md).
 
-    strict: raises CannotRun where that framework cannot say all of it.
+    strict: raises CannotRun if that framework cannot express all of it.
 
     >>> import boxcar
     >>> script = boxcar.export(model="llama3-8b", cluster="dgx-h100", gpus=64, tp=4, to="megatron")

@@ -5,7 +5,7 @@ from typing import Any, Optional
 
 
 class BoxcarError(Exception):
-    """An error, with the program's text. `document` is what it printed for programs, where it did."""
+    """An error, with the program's text. `document` is its output for programs, if there was any."""
 
     def __init__(self, text: str, document: Optional[dict[str, Any]] = None):
         super().__init__(text)

@@ -1,11 +1,11 @@
-"""boxcar._core, where it was built."""
+"""boxcar._core, if it was built."""
 from __future__ import annotations
 
 from typing import Any
 
 
 def core() -> Any:
-    """The module. Raises ImportError where Boxcar was built without pybind11."""
+    """The module. Raises ImportError if Boxcar was built without pybind11."""
     try:
         from . import _core
     except ImportError as error:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Input:
-    """What an actor reads.
+    """An input of an actor.
 
     register: its name. repeat: acts that one slot serves. program: of a pull, the program that has the register.
     peers: of a pull, from which device each device pulls. view: the shape in which the op reads it, if another.
@@ -37,7 +37,7 @@ class Input:
 class Actor:
     """A kernel, collective, pull or copy, which acts once in each run of its phase.
 
-    op: an op's name for kernels, else "all_reduce", "pull", ... attrs: its attributes.
+    op: an op's name for kernels, otherwise "all_reduce", "pull", ... attrs: its attributes.
     inputs; outputs: names of registers. queue, phase: by name. layer: of the model, None: none or several.
     moves: of a collective or pull, the tensor. comm, joint: of a collective, its groups, and what acts together.
     comm_bytes: the larger of a rank's input and output. workspace_bytes: scratch while it acts.
@@ -63,7 +63,7 @@ class Actor:
 class Register:
     """A container of `count` slots for one local tensor.
 
-    bytes: of one slot; 0: control alone. initial: slots that are readable before the first step.
+    bytes: of one slot; 0: only control. initial: slots that are readable before the first step.
     every: acts of the producer that fill a slot. producer: an actor's name. memory: the kind, "activations".
     offset: of slot 0 in the device's memory, in bytes.
     """
@@ -82,7 +82,7 @@ class Register:
 
 @dataclasses.dataclass(frozen=True)
 class Queue:
-    """A queue of a device, which runs one act at a time. ordered: in the plan's order, else whichever is ready."""
+    """A queue of a device, which runs one act at a time. ordered: in the plan's order, otherwise whichever is ready."""
 
     name: str
     kind: str
@@ -91,7 +91,7 @@ class Queue:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What each device of a pipeline stage does.
+    """The work of each device of a pipeline stage.
 
     devices: those that run it. schedule: of a step, phases with their micro-batch.
     arena_bytes: memory of one device; workspace_bytes: of it, for kernels.
@@ -134,7 +134,7 @@ def _program(document: Mapping[str, Any], classes: list[dict[str, Any]]) -> Prog
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A plan: its text, which `boxcar train --plan` and every other command takes, and what is in it.
+    """A plan: its text, which `boxcar train --plan` and every other command takes, and its contents.
 
     >>> import boxcar
     >>> plan = boxcar.plan(model="gpt2", layers=2, cluster="dgx-a100-80g", gpus=4, pp=2, global_batch=8)
@@ -164,7 +164,7 @@ class Plan:
 
     @functools.cached_property
     def document(self) -> dict[str, Any]:
-        """The plan as a dict. Raises BadInput with line and column where the text is no plan."""
+        """The plan as a dict. Raises BadInput with line and column if the text is no plan."""
         document: dict[str, Any] = json.loads(core().plan(self.text))
         return document
 
@@ -193,7 +193,7 @@ class Plan:
 
     @property
     def facts(self) -> dict[str, float]:
-        """Of a step: samples, tokens, model_flops, ..."""
+        """Facts of a step: samples, tokens, model_flops, ..."""
         return dict(self.document["facts"])
 
     @property

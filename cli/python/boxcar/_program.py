@@ -24,7 +24,7 @@ Words = Union[str, Iterable[str]]
 
 
 def program() -> str:
-    """The path of the program: $BOXCAR_PROGRAM, else where this package was built or installed, else on the PATH."""
+    """The path of the program: $BOXCAR_PROGRAM, otherwise where this package was built or installed, otherwise on the PATH."""
     named = os.environ.get("BOXCAR_PROGRAM")
     above = pathlib.Path(__file__).absolute().parents
     places = [above[2] / "boxcar", *(folder / "bin" / "boxcar" for folder in above[1:6]),
@@ -47,13 +47,13 @@ def version() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Printed:
-    """What the program printed: results, and the lines of stderr."""
+    """The program's output: results, and the lines of stderr."""
 
     out: str
     notes: list[str]
 
     def document(self) -> dict[str, Any]:
-        """The results as the document that they are. Notes become warnings."""
+        """The results as a document. Notes become warnings."""
         for note in self.notes:
             warnings.warn(note, stacklevel=3)
         document: dict[str, Any] = json.loads(self.out)
@@ -64,8 +64,8 @@ def run(arguments: Sequence[str], files: Optional[Files] = None, *, succeeds: Se
         seconds_to_end: float = 0) -> Printed:
     """Runs the program to its end. Exit codes other than `succeeds` are raised.
 
-    files: those of the call, which what is printed names by what they hold in place of their paths.
-    seconds_to_end: Ctrl-C ends the program, and kills it where it needs longer than this to keep what it has.
+    files: those of the call; printed text names them by their contents instead of their paths.
+    seconds_to_end: Ctrl-C ends the program, and kills it if it needs longer than this to keep its results.
     """
     try:
         process = subprocess.Popen([program(), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -100,7 +100,7 @@ def _document_or_none(out: str) -> Optional[dict[str, Any]]:
 
 
 class Files:
-    """Files of one call, for what the program takes by path."""
+    """Files of one call, for input that the program takes by path."""
 
     def __init__(self) -> None:
         self._folder: Optional[tempfile.TemporaryDirectory[str]] = None

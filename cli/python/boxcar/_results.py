@@ -122,7 +122,7 @@ class Simulation:
 class Candidate:
     """A plan that a search simulated.
 
-    step_time_s: seconds; estimated_step_time_s: by the search's formula, None where it has none.
+    step_time_s: seconds; estimated_step_time_s: by the search's formula, None if it has none.
     peak_memory_bytes: bytes on the fullest device.
     layouts: "hints" (they follow from the degrees) or "found" (op by op).
     keys: the keys that make it, {"dp": 4, "tp": 8, ...}.
@@ -170,7 +170,7 @@ class Search:
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What a whole run costs. Without the conditions that a number needs it is None.
+    """The cost of a whole run. A number is None without the conditions that it needs.
 
     step_time_s: seconds of a step; time_s, days: of the run; lost_s: seconds of it in checkpoints, restarts and repeated steps.
     gpu_hours: GPUs times hours; dollars; energy_mwh: megawatt hours.
@@ -195,7 +195,7 @@ class Cost:
 class CampaignRow:
     """A job of a campaign.
 
-    job, gpus: its name, its devices. fits: whether it can run; else `why` says why not, and costs are None.
+    job, gpus: its name, its devices. fits: whether it can run; otherwise `why` says why not, and costs are None.
     fastest, cheapest: whether it is within 1 % of the least.
     flags: with search=True, what was found.
     estimate, low, high: the cost, and the ends of its range by the error of simulated steps.
@@ -234,10 +234,10 @@ class Campaign:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What other keys come to, beside the plan that they change.
+    """The result of other keys, compared with the plan that they change.
 
-    flags: the other keys. chosen: layers to recompute in place of the plan's, as flags, where its own do not do.
-    fits: whether that plan can run; else `why` says why not. gpus: that it runs on.
+    flags: the other keys. chosen: layers to recompute in place of the plan's, as flags, if its own do not suffice.
+    fits: whether that plan can run; otherwise `why` says why not. gpus: that it runs on.
     step_time_s: seconds; slower: by which share, negative if it is faster; tokens_per_s; bound_by: where its time goes.
     peak_memory_bytes: bytes on the fullest device; more_memory_bytes: by how many it is more.
     """
@@ -261,7 +261,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """A difference of two plans. a, b: the flags of each. outcome: plan A with this difference alone."""
+    """A difference of two plans. a, b: the flags of each. outcome: plan A with only this difference."""
 
     a: str
     b: str
@@ -270,7 +270,7 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Two plans simulated, and what each of their differences costs."""
+    """Two simulated plans, and the cost of each difference between them."""
 
     a: Simulation
     b: Simulation
@@ -312,7 +312,7 @@ class StageExplanation:
 
 @dataclasses.dataclass(frozen=True)
 class Communication:
-    """What one device of a stage communicates in a step.
+    """Communication of one device of a stage in a step.
 
     over: the group. why: the makers and readers of the tensor. s: seconds, hidden or not. bytes, acts: of a step.
     """
@@ -350,7 +350,7 @@ class SignatureCost:
     """A signature that an op could have on a dimension of the mesh.
 
     kernel_s, boxing_s: seconds of one act. moved: the tensors that would be boxed, with "from", "to" and seconds "s".
-    step_growth_s: seconds by which a step would grow; None where no layouts of the other ops go with it.
+    step_growth_s: seconds by which a step would grow; None if no layouts of the other ops go with it.
     """
 
     dimension: str
@@ -420,7 +420,7 @@ class Run:
     """A point of a sweep. Without a step, numbers are None and `why_not` says why.
 
     keys: the keys that have several values in the sweep.
-    fits: None where the job was refused. step_time_s: seconds. tokens_per_s. mfu: share of the peak.
+    fits: None if the job was refused. step_time_s: seconds. tokens_per_s. mfu: share of the peak.
     peak_memory_bytes: bytes on the fullest device. bound_by: the largest share of the step.
     """
 
@@ -441,7 +441,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """The runs of a sweep, by point. file: where they are kept, for `table`; None where no file was named."""
+    """The runs of a sweep, by point. file: where they are kept, for `table`; None if no file was named."""
 
     runs: list[Run]
     file: Optional[pathlib.Path]

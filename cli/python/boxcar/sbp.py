@@ -1,4 +1,4 @@
-"""Layouts: under which an op may run, and how a tensor gets from one to another (docs/layouts.md).
+"""Layouts under which an op may run, and routes of a tensor from one to another (docs/layouts.md).
 
     >>> from boxcar import sbp
     >>> for rule in sbp.rules("matmul", "4x6", "6x8"):
@@ -51,7 +51,7 @@ class Rule:
 class Step:
     """A step of a route (docs/boxing.md).
 
-    collective: "all_gather", "transfer", ..., or "none" for what each device does alone.
+    collective: "all_gather", "transfer", ..., or "none" for local work of each device.
     result: the layout after it. bytes_moved: bytes between devices. latency_steps: rounds of messages.
     groups: the devices that communicate. slices: of a transfer.
     document: all that the program prints of it.
@@ -68,10 +68,10 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Route:
-    """A route from one layout to another, of all the one that moves the fewest bytes.
+    """The route from one layout to another that moves the fewest bytes.
 
     source, target: "S(0) on 0-3". bytes_moved: bytes between devices. bytes_received: by device.
-    document: all that `boxcar sbp box --json` prints, enough to carry it out (docs/boxing.md).
+    document: all that `boxcar sbp box --json` prints, enough to execute it (docs/boxing.md).
     """
 
     shape: list[int]
@@ -99,7 +99,7 @@ def ops() -> list[str]:
 
 
 def _whole_numbers(values: Any) -> Optional[list[int]]:
-    """A sequence of whole numbers, of numpy too; None where it is something else."""
+    """A sequence of whole numbers, of numpy too; None if it is something else."""
     try:
         return [operator.index(value) for value in values]
     except TypeError:
@@ -150,7 +150,7 @@ def rules(op: str, *shapes: Shape, devices: Shape = "2", dtype: str = "", **attr
     """The layouts under which an op may run on a mesh of devices, "4" or "2x2".
 
     shapes: of the operands, one by one or as one list. dtype: of those that are floating point. attrs: the op's attributes, transpose_b=True.
-    Raises BadInput where the op does not take them.
+    Raises BadInput if the op does not take them.
 
     >>> len(rules("matmul", (4, 6), (8, 6), devices=(2, 2), transpose_b=True))
     34
@@ -165,7 +165,7 @@ def box(shape: Shape, source: Layout, target: Layout, *, devices: Devices, to_de
         to_mesh: Shape = "", dtype: str = "float32") -> Route:
     """The route of a tensor from layout `source` on `devices` to layout `target` on `to_devices`, the same if not given.
 
-    devices: "0-3", "0,2,5" or a sequence. mesh, to_mesh: "2x2", where a layout has several entries; as square as it goes if
+    devices: "0-3", "0,2,5" or a sequence. mesh, to_mesh: "2x2", if a layout has several entries; as square as possible if
     not given.
 
     >>> box((8, 6), "S(0)", "S(1)", devices=range(4), to_devices=[4, 5]).bytes_received[4]
