@@ -25,11 +25,11 @@ ColumnType type_of(const Key& key) {
 std::vector<Column> make_columns() {
   using enum ColumnType;
   std::vector<Column> all{
-      {"key", text, "names the resolved configuration; no two rows have the same"},
+      {"key", text, "identifies the resolved configuration; no two rows have the same"},
       {"point", integer, "number of the point in the sweep that ran it, from 0"},
       {"status", text, "simulated, does not fit, or refused (by the checks of a job, before a plan is made)"},
       {"searched", truth, "whether open keys were searched"},
-      {"max_stack", text, "of a searched run: the framework that can run what was found"},
+      {"max_stack", text, "in a searched run: the framework that can run the found plan"},
   };
   for (const Key& key : keys()) {
     if (key.section == run_section) continue;
@@ -40,24 +40,26 @@ std::vector<Column> make_columns() {
   std::vector<Column> results{
       {"fits", truth, "whether every device's memory is enough"},
       {"step_time_s", real, "simulated time of an optimizer step, in seconds", "", Better::less},
-      {"step_time_low_s", real, "below which one published step in ten is, of those that were simulated", "",
+      {"step_time_low_s", real, "low end of the range in which nine of ten published steps lie", "",
        Better::less},
-      {"step_time_high_s", real, "above which one published step in ten is", "", Better::less},
-      {"samples_per_s", real, "sequences or images", "", Better::more},
-      {"tokens_per_s", real, "tokens", "", Better::more},
+      {"step_time_high_s", real, "high end of that range", "", Better::less},
+      {"samples_per_s", real, "sequences or images per second", "", Better::more},
+      {"tokens_per_s", real, "tokens per second", "", Better::more},
       {"mfu", real, "model FLOPs utilisation, 0 to 1", "", Better::more},
       {"bubble_fraction", real, "idle share of the compute queue's time, mean over stages", "", Better::less},
-      {"exposed_comm_s", real, "communication that kernels wait for, on the worst stage", "", Better::less},
-      {"peak_memory_bytes", integer, "of the fullest device", "", Better::less},
-      {"memory_limit_bytes", integer, "what a device has for a plan"},
-      {"bound_by", text, "kernels, exposed_communication or waiting: most of the step of bound_stage"},
-      {"bound_stage", text, "the stage whose kernels take longest"},
-      {"dollars_per_step", real, "with a price: --price, or price_per_gpu_hour of the cluster file", "",
+      {"exposed_comm_s", real, "time in which kernels wait for communication, on the worst stage", "",
        Better::less},
-      {"why_not", text, "why there is no step"},
-      {"flags", text, "of a searched run: the keys that were found, as flags"},
-      {"wall_s", real, "time that this run took the program", "", Better::less},
-      {"configuration", text, "every key as it was resolved, and what_if, as JSON"},
+      {"peak_memory_bytes", integer, "peak memory of the fullest device", "", Better::less},
+      {"memory_limit_bytes", integer, "memory that a device has for a plan"},
+      {"bound_by", text,
+       "kernels, exposed_communication or waiting: the largest share of bound_stage's step"},
+      {"bound_stage", text, "the stage whose kernels take longest"},
+      {"dollars_per_step", real, "price of a step, by --price or price_per_gpu_hour of the cluster file", "",
+       Better::less},
+      {"why_not", text, "the reason why there is no step"},
+      {"flags", text, "in a searched run: the keys that were found, as flags"},
+      {"wall_s", real, "time that the program took for this run", "", Better::less},
+      {"configuration", text, "the resolved value of every key, and what_if, as JSON"},
       {"result", text, "the document that `boxcar simulate --json` or `boxcar search --json` prints"},
   };
   for (Column& column : all)
