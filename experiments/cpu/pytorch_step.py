@@ -4,7 +4,7 @@
     experiments/cpu/pytorch_step.py --layers 6 --hidden 384 --heads 6 --seq 256 --vocab 256 --batch 8 --threads 1
     experiments/cpu/pytorch_step.py --model resnet50 --batch 8
 
-Forward pass, loss, backward pass, AdamW (decay of matrices alone), in float32, without dropout and clipping; PyTorch 1.13 or later. Prints
+Forward pass, loss, backward pass, AdamW (decay only of matrices), in float32, without dropout and clipping; PyTorch 1.13 or later. Prints
 a JSON line after each step: its number, the loss, and its wall time in seconds.
 """
 import argparse

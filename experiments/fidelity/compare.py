@@ -1,20 +1,20 @@
-"""Cases beside simulated values, and figures of the errors.
+"""Cases compared with simulated values, and figures of the errors.
 
-An error is 100 x (simulated / published - 1) percent: positive where the simulation is slower or needs more.
+An error is 100 x (simulated / published - 1) percent: positive if the simulation is slower or needs more.
 """
 from dataclasses import dataclass
 
 from .family import QUANTITIES, Case, Family, LeftOut
 from .simulator import simulate_all
 
-LEAST_GROUP = 4  # plans, to speak of an order
+LEAST_GROUP = 4  # plans, for a meaningful order
 
 
 @dataclass(frozen=True)
 class Result:
     case: Case
     simulated: float | None
-    why_not: str = ""  # where there is no number
+    why_not: str = ""  # if there is no number
 
     @property
     def error(self):
@@ -43,7 +43,7 @@ def result_of(case, document):
 
 
 def compare(family, every=1):
-    """Simulates each row of the family, or every so-manieth."""
+    """Simulates each row of the family, or every n-th row."""
     rows, left_out, cases = family.rows()[::every], {}, []
     for row in rows:
         try:
@@ -74,7 +74,7 @@ class Figures:
 
 
 def figures(results):
-    """Figures of the results that have a number; None where none has."""
+    """Figures of the results that have a number; None if none has."""
     errors = [r.error for r in results if r.simulated is not None]
     if not errors:
         return None
@@ -83,13 +83,13 @@ def figures(results):
 
 
 def ranks(values):
-    """1 for the least; the mean of their ranks where values are alike."""
+    """1 for the least; the mean of their ranks for equal values."""
     ordered = sorted(values)
     return [ordered.index(v) + (ordered.count(v) + 1) / 2 for v in values]
 
 
 def rank_correlation(a, b):
-    """Spearman's: the correlation of ranks; 1 where all are alike."""
+    """Spearman's: the correlation of ranks; 1 if all are equal."""
     x, y = ranks(a), ranks(b)
     mx, my = mean(x), mean(y)
     covariance = sum((p - mx) * (q - my) for p, q in zip(x, y))
@@ -124,7 +124,7 @@ def orders(results):
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Whether plans fit: of those that did, how many were said to, and of those that did not."""
+    """Whether plans fit: of those that did, how many were predicted to, and of those that did not."""
     fit: int
     fit_foretold: int
     not_fit: int

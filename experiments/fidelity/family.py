@@ -27,7 +27,7 @@ class Case:
     quantity: str  # a key of QUANTITIES
     published: float
     group: str = ""
-    described: bool = True  # whether the cluster's preset is of this machine: else its step counts for no error bar
+    described: bool = True  # whether the cluster's preset is of this machine: otherwise its step counts for no error bar
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Family:
     name: str
     title: str
     cases: Callable[[dict], list[Case]]  # of one row
-    file: str = ""  # in experiments/data/, without its ending; the family's name where empty
+    file: str = ""  # in experiments/data/, without its ending; the family's name if empty
 
     def rows(self):
         text = (DATA / f"{self.file or self.name}.csv").read_text()
@@ -47,7 +47,7 @@ def gib(value):
 
 
 def allocated(document):
-    """By stage: the most that a framework's allocator says it gave; for a planned arena its size."""
+    """By stage: the most memory that a framework's allocator reports; for a planned arena its size."""
     return document.get("allocated_memory_bytes", document["peak_memory_bytes"])
 
 
@@ -55,13 +55,13 @@ def least(document, *kinds):
     return min(sum(stage.get(kind, 0) for kind in kinds) for stage in document["memory_breakdown_bytes"])
 
 
-# Quantities compared: values of the simulator's document, where it has them. `fits` is 1 or 0.
+# Quantities compared: values of the simulator's document, if it has them. `fits` is 1 or 0.
 QUANTITIES = {
     "step_s": lambda d: d.get("step_time_s"),
     "peak_bytes": lambda d: max(allocated(d)),
     "device_bytes": lambda d: max(d.get("device_memory_bytes", allocated(d))),  # as nvidia-smi has it
     "last_peak_bytes": lambda d: allocated(d)[-1],  # of the last stage
-    "state_bytes": lambda d: least(d, "parameters", "gradients", "optimizer"),  # of a stage of layers alone, where one is
+    "state_bytes": lambda d: least(d, "parameters", "gradients", "optimizer"),  # of a stage with only layers, if there is one
     "activation_bytes": lambda d: d["kept_activation_bytes"][0],  # of the first stage, for backward passes
     "fits": lambda d: float(d["fits"]),
 }

@@ -1,4 +1,4 @@
-"""Predicted against measured, as an SVG picture: one dot a row, both axes logarithmic, 10 % bands beside the diagonal."""
+"""Predicted times against measured ones, as an SVG picture: one dot a row, both axes logarithmic, 10 % bands beside the diagonal."""
 import math
 
 SIZE, LEFT, BOTTOM, TOP = 420, 60, 44, 26
@@ -10,7 +10,7 @@ def bounds(values):
 
 
 def ticks(low, high):
-    """1, 2 and 5 times powers of ten inside; fewer where that is many."""
+    """1, 2 and 5 times powers of ten inside; fewer if those are too many."""
     found = [m * 10.0**e for e in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1) for m in (1, 2, 5)
              if low <= m * 10.0**e <= high]
     return found if len(found) <= 9 else [t for t in found if f"{t:e}"[0] == "1"]
@@ -42,7 +42,7 @@ def svg(title, points, unit):
 
 
 def plot(comparison, folder):
-    """FOLDER/fidelity-FAMILY.svg of the family's first quantity that is a number; None where there is none."""
+    """FOLDER/fidelity-FAMILY.svg of the family's first quantity that is a number; None if there is none."""
     for quantity, unit, factor in (("step_s", "s", 1), ("activation_bytes", "GB", 1e-9)):
         points = [(r.case.published * factor, r.simulated * factor) for r in comparison.of(quantity) if r.simulated is not None]
         if points:

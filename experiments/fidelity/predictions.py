@@ -1,6 +1,6 @@
 """Every prediction, pinned: experiments/predictions/FAMILY.csv, so that a change of a model shows as a diff.
 
-A line is row,quantity,simulated with four significant digits, or the reason why there is no number. Rows stand in the order of the
+A line is row,quantity,simulated with four significant digits, or the reason why there is no number. Rows are in the order of the
 published file.
 """
 import csv
@@ -33,8 +33,8 @@ def key(line):
 
 
 def differences(comparison, whole=True):
-    """Predictions that differ from the pinned ones, as a diff. Where not the `whole` family was simulated, pinned lines of other rows
-    say nothing."""
+    """Predictions that differ from the pinned ones, as a diff. If the `whole` family was not simulated, pinned lines of other rows
+    are ignored."""
     path = FOLDER / f"{comparison.family.name}.csv"
     pinned = path.read_text().splitlines()[1:] if path.exists() else []
     now = lines(comparison)[1:]

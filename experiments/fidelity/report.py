@@ -5,7 +5,7 @@ UNITS = {"step_s": ("step time", "s"), "peak_bytes": ("peak memory", "GB"), "dev
          "last_peak_bytes": ("peak memory of the last stage", "GB"), "state_bytes": ("states", "GB"),
          "activation_bytes": ("activations", "GB"), "fits": ("whether it fits", "")}
 WORST = 5
-# The project's aims for step times: mean absolute error in percent, or the median where runs are bound by launches
+# The project's aims for step times: mean absolute error in percent, or the median if runs are bound by launches
 AIMS = {"vtrain_single_node": "5", "vtrain_multi_node": "7", "megatron_sc21": "3", "korthikanti": "3", "zero3_vs_ptdp": "10",
         "zero_bubble": "4", "mosaicml": "7", "torchtitan": "8", "aleph_alpha": "8", "internevo": "8", "dlperf_resnet50": "8",
         "dlperf_bert": "8", "dlperf_gpt": "7", "megatron_ci": "12 (median)", "nemo_2407": "8", "mlperf": "8", "megatron_bridge": "10"}
@@ -18,7 +18,7 @@ def shown(quantity, value):
 
 
 def summary_row(comparison, quantity):
-    """Cells: family, quantity, cases, without a number, mean, aim, median, 90th percentile, bias; order where it is judged."""
+    """Cells: family, quantity, cases, without a number, mean, aim, median, 90th percentile, bias; order if it is compared."""
     results = comparison.of(quantity)
     aim = AIMS.get(comparison.family.name, "") if quantity == "step_s" else ""
     cells = [comparison.family.name, UNITS[quantity][0]] + error_cells(results, aim)

@@ -1,4 +1,4 @@
-"""Runs build/boxcar, or the program that BOXCAR names: one small process a case, as many at once as there are processors."""
+"""Runs build/boxcar, or the program that BOXCAR names: one small process a case, one on each processor at a time."""
 import json
 import os
 import pathlib
@@ -11,7 +11,7 @@ BOXCAR = pathlib.Path(os.environ.get("BOXCAR", ROOT / "build" / "boxcar"))
 
 
 def simulate(flags):
-    """The document of `boxcar simulate --json`; {"error": text} where it printed none."""
+    """The document of `boxcar simulate --json`; {"error": text} if it printed none."""
     done = subprocess.run([BOXCAR, "simulate", "--json", *flags], capture_output=True, text=True)
     if done.stdout.startswith("{"):
         return json.loads(done.stdout)

@@ -3,9 +3,9 @@
 
     compare.py FOLDER products|left-out|memory|attention|collectives
 
-FOLDER has the tables (names below); those that it lacks are left out. Times come from build/experiments/fit/fit_times. Nothing
+FOLDER has the tables (names below); missing ones are left out. Times come from build/experiments/fit/fit_times. Nothing
 is fitted here: docs/profiles.md and docs/collectives.md have the tables that the presets' constants were fitted to. left-out: products
-on a GPU by another's constants. Only its peak, bandwidth and multiprocessors are its own; the cache's bandwidth goes with
+on a GPU by another's constants. Only its peak, bandwidth and multiprocessors are its own; the cache's bandwidth scales with
 the peak.
 """
 
@@ -70,7 +70,7 @@ def products(table):
             yield f"DeepBench V100 {dtype}|{large}", line, float(r["time_ms"]) * 1e3
 
 
-# A V100 and an A100 with 40 GB have one memory, of SXM and of PCIe.
+# A V100 and an A100 with 40 GB have the same memory in SXM and PCIe.
 NEUSIGHT = {"Tesla V100-PCIE-32GB": "v100-sxm2-32g", "NVIDIA A100 80GB PCIe": "a100-pcie-80g", "NVIDIA H100 80GB HBM3": "h100-sxm",
             "NVIDIA A100-PCIE-40GB": "a100-sxm-40g"}
 
@@ -108,7 +108,7 @@ def memory(table):
         op = {"ln": "layer_norm", "softmax": "softmax"}.get(r["op"])
         if op == "layer_norm":
             types += [f"float32[{columns}]"] * 2
-        elif op is None:  # by bytes alone: of two operands, or of one
+        elif op is None:  # only by bytes: of two operands, or of one
             op = "add" if r["op"] in ("add", "mul", "pow", "div") else "relu"
             types *= 1 + (op == "add")
         name = f"NeuSight {r['device']} fp32|" + {"add": "of two operands", "relu": "of one"}.get(op, op)

@@ -59,8 +59,8 @@ def descend(parameters, error, rounds=20, step=0.15, fixed=(), most=None):
 
 
 def each_tenth(rows, fitted, predicted, seed=1):
-    """Pairs of all rows, each predicted by constants that were fitted without its tenth: for tables too small to give up one
-    tenth for good. fitted(rows) gives the constants, predicted(constants, row) and row[-1] the pair."""
+    """Pairs of all rows, each predicted by constants that were fitted without its tenth: for tables too small to give up a
+    fixed tenth. fitted(rows) gives the constants, predicted(constants, row) and row[-1] the pair."""
     shuffled = list(rows)
     random.Random(seed).shuffle(shuffled)
     out = []
@@ -71,7 +71,7 @@ def each_tenth(rows, fitted, predicted, seed=1):
 
 
 def log_error(pairs):
-    """Mean of |log(predicted / measured)|: halves and doubles count alike, outliers little."""
+    """Mean of |log(predicted / measured)|: halves and doubles count alike, outliers have little weight."""
     return sum(abs(math.log(p / m)) for p, m in pairs) / len(pairs)
 
 
@@ -100,7 +100,7 @@ def curve(points, digits=3):
 
 
 def sample(rows, count):
-    """Every so many-th row: the same each time, over the whole table."""
+    """Every n-th row: the same each time, over the whole table."""
     if len(rows) <= count:
         return rows
     return [rows[i * len(rows) // count] for i in range(count)]

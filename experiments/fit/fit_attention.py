@@ -4,8 +4,8 @@
     fit_attention.py TABLE.csv --gpu H100-SXM5-80GB --method FlashAttention-2 --peak 989e12
 
 The table has gpu, method, pass (fwd, fwd+bwd), causal, head_dim, seq_len, tflops. Speeds count four products of
-pairs x head size forward and 2.5 times as many backward, half of them where causal. Where only fwd+bwd is published
-(A100), forward and backward are told apart by --backward-ratio, the ratio of their speeds. The constants are fitted to all rows;
+pairs x head size forward and 2.5 times as many backward, half of them if causal. If only fwd+bwd is published
+(A100), --backward-ratio, the ratio of their speeds, separates forward and backward. The constants are fitted to all rows;
 held-out errors are those of each tenth in turn, with constants fitted to the rest.
 """
 

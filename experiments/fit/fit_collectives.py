@@ -7,8 +7,8 @@ TABLE has op (all_reduce, all_gather, reduce_scatter, alltoall), gpus, bytes, la
 
     time = base + steps x hop + bus bytes / (link x share x (1 - few_ranks_loss / ranks))
 
-with 2 (n-1) steps for all-reduce and n-1 for the other two; NVLS has one step; the least of all wins. All-to-all has two
-lines: one of up to --small bytes for each rank, one of more; without --small the least of both. A tenth of the rows is held out.
+with 2 (n-1) steps for all-reduce and n-1 for the other two; NVLS has one step; the shortest time wins. All-to-all has two
+lines: one up to --small bytes for each rank, one above; without --small the shorter time. A tenth of the rows is held out.
 """
 
 import argparse

@@ -4,9 +4,9 @@
     fit_convolution.py TABLE.csv --gpu V100 --precision Float --peak 15.7e12 --element 4 --winograd
     fit_convolution.py TABLE.csv --gpu V100 --precision "16 bit inputs" --peak 125e12 --element 2
 
-The formula is the same as in the C++ file; tests/sim/convolution_time_test.cpp holds the two together on samples/. Left out: rows
-whose published rate is not that of their shape (a stride that was not used), and, of 16 bits, those with channels that 8
-does not divide, which run without tensor cores. Every tenth row is held out of the fit.
+The formula is the same as in the C++ file; tests/sim/convolution_time_test.cpp compares the two on samples/. Rows are left out if
+their published rate is not that of their shape (a stride that was not used) or, in 16 bits, if 8 does not divide their
+channels, so that they run without tensor cores. Every tenth row is held out of the fit.
 """
 
 import argparse
@@ -103,7 +103,7 @@ def pairs(rows, p, device):
 
 
 def start(element):
-    """Tensor cores want large tiles, float32 units are filled by small ones."""
+    """Tensor cores need large tiles; small ones fill float32 units."""
     p = {"wave_overlap": 0.5, "wave_seconds": 2e-6, "memory_share": 0.8, "input_grad": 0.9, "weight_grad": 0.8,
          "strided_input_grad": 0.7, "pointwise_weight_grad": 0.6, "pointwise_strided_input_grad": 0.6, "input_grad_seconds": 1e-6,
          "winograd": 0.9, "winograd_fused": 0.7}

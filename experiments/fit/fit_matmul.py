@@ -5,9 +5,9 @@
 
 TABLE has columns m, n, k, latency_us (bf16; aiconfigurator's form), or those that --columns names, or is Aceso's profile
 of GPT's ops (--aceso: forward products above 350 us; too few to fit more than curve and tiles). A tenth of the rows is held
-out of all that is fitted. --by-shape also says how far off a smooth correction by m, n and k beside the constants, fitted to the
-nine tenths, would still be; nothing uses it. The formula is the same as in the C++ file; tests/sim/kernel_time_test.cpp holds
-the two together on samples/.
+out of all that is fitted. --by-shape also prints the remaining error of a smooth correction by m, n and k besides the constants,
+fitted to the nine tenths; nothing uses it. The formula is the same as in the C++ file; tests/sim/kernel_time_test.cpp
+compares the two on samples/.
 """
 
 import argparse
@@ -163,7 +163,7 @@ def start(device):
     p = {"curve": [0.95, 0.9, 0.9, 0.9, 0.87, 0.85], "tiles": [0.95, 0.9, 0.95, 0.9, 0.75], "wave_overlap": 0.3,
          "wave_seconds": 1e-6, "tile_seconds": 1e-6, "split_seconds": 3e-6, "start_seconds": 1.5e-6,
          "memory_share": 0.8, "cache_bandwidth": 6 * device.bandwidth, "ramp_bytes": 2.5e6}
-    if device.aceso:  # too few to tell them apart
+    if device.aceso:  # too few to distinguish them
         p |= {"tiles": [0.95, 0.85, 0.85, 0.85, 0.85], "wave_overlap": 0.4, "wave_seconds": 2e-6, "tile_seconds": 0,
               "split_seconds": 1.5e-6, "start_seconds": 2e-6, "cache_bandwidth": 0, "ramp_bytes": 1.5e6}
     return p
@@ -190,7 +190,7 @@ def main():
     parser.add_argument("--launch", type=float, default=1e-6, help="the device's launch_latency, taken off the start")
     device = parser.parse_args()
     rows = np.array(list(aceso_rows(device.table) if device.aceso else plain_rows(device.table, device.columns, device.where)))
-    # Shuffled with a fixed seed, or the table's order would choose; two of three as training runs them.
+    # Shuffled with a fixed seed, since otherwise the table's order would decide; two of three as training runs them.
     np.random.default_rng(1).shuffle(rows)
     held_out, known = np.split(rows, [0 if device.aceso else len(rows) // 10])
     sample = np.concatenate([known[is_of_training(known)][:device.count * 2 // 3], known[~is_of_training(known)][:device.count // 3]])

@@ -9,7 +9,7 @@ overhead. `--share` is the share of plain elementwise kernels; the script prints
 
 NeuSight's table (op, device, batch, h, latency_ms): the curve of memory_efficiency is fitted to elementwise kernels, and the shares
 to layer norm and softmax, as the presets have them. With --rows an op also has a constant time and the longest row, in
-bytes, that is not read from memory again in its next pass: layer norm has two, softmax three. Each tenth of the shapes is held
+bytes, that its next pass does not read from memory again: layer norm has two, softmax three. Each tenth of the shapes is held
 out in turn.
 """
 

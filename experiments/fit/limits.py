@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""How well a time can be told from a shape at all, whatever the model. Needs numpy and scikit-learn.
+"""How well any model can tell a time from a shape. Needs numpy and scikit-learn.
 
     limits.py products TABLE.csv --multiprocessors 108
     limits.py convolutions TABLE.csv --multiprocessors 80 --precision Float --peak 15.7e12 --element 4 --winograd
 
 order      For products. A shape that is no larger in any dimension than another takes no longer in any model of best kernels: a
-           larger kernel can run it too. Where it was measured to, the errors of both add up to at least the logarithm of their
+           larger kernel can run it too. If it was measured to, the errors of both add up to at least the logarithm of their
            ratio; over pairs without a row in common that is a floor of the mean error.
-regressor  Trees with as many leaves as they like, on sizes, tiles and waves, fitted to nine tenths and compared with the tenth held out;
+regressor  Trees with any number of leaves, on sizes, tiles and waves, fitted to nine tenths and compared with the tenth held out;
            for convolutions, which are few, each tenth in turn.
 """
 

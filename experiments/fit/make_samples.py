@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Takes every so many-th row of the tables that the profiles are fitted to into samples/, for the tests.
+"""Copies every n-th row of the tables to which the profiles are fitted into samples/, for the tests.
 
     make_samples.py FOLDER     # the folder with the tables; names below
 """
@@ -70,7 +70,7 @@ def main():
              "latency_us": f"{float(r['time_ms']) * 1e3:.0f}"}
             for r in fit.read(os.path.join(folder, "aceso_v100_comm_profile.csv"))
             if 1 <= float(r["data_size_MB"]) <= 1024 and float(r["time_ms"]) < 1e6]  # 1e9: not measured
-    rows = [dict(r) for r in {tuple(r.items()) for r in rows}]  # the models' files repeat each other's
+    rows = [dict(r) for r in {tuple(r.items()) for r in rows}]  # the models' files repeat rows
     rows.sort(key=lambda r: (r["op"], int(r["gpus"]), r["bytes"], float(r["latency_us"])))
     for name, what, chosen in (("nccl_v100", "all-reduce", ["all_reduce"]),
                                ("nccl_v100_lists", "by lists of tensors; never fitted but for all-to-all of 8",

@@ -1,10 +1,9 @@
-// Prints times of kernels and collectives by the presets' time models: a line of standard input each, a line
-// of microseconds out.
+// Prints times of kernels and collectives by the presets' time models: for each line of standard input, a
+// line of microseconds.
 //
-//   a100-sxm-80g matmul float16[512,1024] float16[1024,4096]       device, op, types of the inputs,
-//   attributes h100-sxm scaled_dot_product_attention float16[2,16,8192,128] float16[2,16,8192,128]
-//   float16[2,16,8192,128]
-//       causal=true                                                (in one line)
+//   a100-sxm-80g matmul float16[512,1024] float16[1024,4096]       device, op, types of inputs, attributes
+//   h100-sxm scaled_dot_product_attention float16[2,16,8192,128] float16[2,16,8192,128]
+//       float16[2,16,8192,128] causal=true                         (in one line)
 //   dgx-a100-80g all_reduce 2x8 1048576                            cluster, collective, nodes x ranks, bytes
 //   dgx-1-v100-32g transfer 0-8 1048576                            between two devices
 //

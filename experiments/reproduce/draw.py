@@ -1,4 +1,4 @@
-"""Pictures, all in one style: colours that the colour-blind tell apart (Okabe and Ito 2008), and hatches and markers where print has no colour.
+"""Pictures, all in one style: colours that the colour-blind tell apart (Okabe and Ito 2008), and hatches and markers for print without colour.
 
 Needs matplotlib (Debian: python3-matplotlib); without it there are no pictures.
 """
@@ -11,12 +11,12 @@ STYLE = {"svg.hashsalt": "boxcar", "svg.fonttype": "none", "font.size": 8, "font
 
 
 def look(number):
-    """Colour, hatch and marker of a series; no two of the first 64 are alike."""
+    """Colour, hatch and marker of a series; the first 64 differ."""
     return COLOURS[number % 8], HATCHES[(number + number // 8 * 3) % 8], MARKERS[(number + number // 8 * 3) % 8]
 
 
 def matplotlib():
-    """The module, or None where it is not installed."""
+    """The module, or None if it is not installed."""
     try:
         import matplotlib as module
         module.use("Agg")
@@ -26,7 +26,7 @@ def matplotlib():
 
 
 def save(draw, path):
-    """True where the picture was drawn."""
+    """True if the picture was drawn."""
     module = matplotlib()
     if module is None:
         return False

@@ -1,11 +1,11 @@
-"""A table or figure of the paper: rows of published values beside ours, a picture of them, and how far they may differ.
+"""A table or figure of the paper: rows of published values and ours, a picture of them, and the allowed differences.
 
   Row("OneFlow fp32 b128 on 8", "samples/s", 3130.34, 3006.0)       # numbers: the difference is in percent
-  Row("S(0), B", "layout of the product", "S(0)", "S(0)")           # texts: they are the same or not
+  Row("S(0), B", "layout of the product", "S(0)", "S(0)")           # texts: equal or not
   Row("MXNet fp32 b128 on 8", "samples/s", 2556.03, None, "no framework file of that name")
-  Row("2 registers", "acts/s", None, 0.5)                           # the paper has no number: ours alone
+  Row("2 registers", "acts/s", None, 0.5)                           # the paper has no number: only ours
 
-Published values stand in experiments/paper_data/ and experiments/data/, ours are what the program says now.
+Published values are in experiments/paper_data/ and experiments/data/; ours are the program's present answers.
 """
 import csv
 import pathlib
@@ -24,7 +24,7 @@ class Row:
     quantity: str  # with its unit
     published: float | str | None
     ours: float | str | None
-    why_not: str = ""  # where ours is None
+    why_not: str = ""  # if ours is None
     command: tuple[str, ...] = ()  # arguments of boxcar that gave ours
     panel: str = ""  # the place in the picture: panel, place on its axis, and series
     x: str = ""
@@ -48,7 +48,7 @@ class Row:
 class Result:
     rows: list[Row]
     draw: Callable | None = None  # of a matplotlib figure; None: there is nothing to see
-    notes: tuple[str, ...] = ()  # what else the program said
+    notes: tuple[str, ...] = ()  # the program's other messages
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class Figure:
     make: Callable[[pathlib.Path], Result]  # into a folder for plans and traces
     tolerance: dict[str, float] = field(default_factory=dict)  # percent, by quantity: of the mean of the absolute differences. Others are equal
     reasons: dict[str, str] = field(default_factory=dict)  # by quantity: why it is out of its tolerance
-    missing: tuple[str, ...] = ()  # parts of the published figure that are not there, and why
-    measured: bool = False  # on this machine, so different at every run: not pinned
+    missing: tuple[str, ...] = ()  # parts of the published figure that are missing, and why
+    measured: bool = False  # on this machine, so it differs in every run and is not pinned
     quick: bool = False  # takes a second or two
     side_by_side: bool = False  # nothing is published: the table has a column for each quantity
 

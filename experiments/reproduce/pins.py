@@ -1,4 +1,4 @@
-"""Every value of ours, pinned: experiments/reproduce/pins.json, so that a change of the program shows as a diff.
+"""All of our values, pinned: experiments/reproduce/pins.json, so that a change of the program shows as a diff.
 
 By figure, then by row and quantity: four significant digits, a text, or the reason why there is no number. Values measured on this machine are
 left out.

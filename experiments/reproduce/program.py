@@ -1,4 +1,4 @@
-"""The program that is asked, and how a user would ask it."""
+"""Runs of the program, and the commands with which a user would run it."""
 import json
 import os
 import shlex
@@ -22,7 +22,7 @@ class Answer:
 
     @property
     def document(self):
-        """JSON, which it also prints of a job that does not fit."""
+        """JSON, which it also prints for a job that does not fit."""
         if not self.text.startswith(("{", "[")):
             raise Failed(self.error or f"no document, exit code {self.code}")
         return json.loads(self.text)
@@ -62,6 +62,6 @@ def command_text(arguments):
 
 
 def beside(path):
-    """A program that is built with boxcar: beside("tests/bench/runtime_bench"). None where it is not there."""
+    """A program that is built with boxcar: beside("tests/bench/runtime_bench"). None if it does not exist."""
     found = BOXCAR.parent / path
     return found if found.exists() else None

@@ -1,4 +1,4 @@
-"""Tables for people, one document for programs, and the line that sums a figure up."""
+"""Tables for people, one document for programs, and the line that summarises a figure."""
 import os
 
 from .figure import verdicts
@@ -27,7 +27,7 @@ def aligned(lines):
 
 
 def table(rows):
-    """Where there is no number, a note under the table says why."""
+    """If there is no number, a note under the table says why."""
     notes = list(dict.fromkeys(r.why_not for r in rows if r.ours is None and r.why_not))
     ours = [value_text(r.ours) + (f" ({notes.index(r.why_not) + 1})" if r.ours is None and r.why_not else "") for r in rows]
     lines = [[r.name, r.quantity, value_text(r.published), mine, difference_text(r)] for r, mine in zip(rows, ours)]

@@ -1,8 +1,7 @@
 // Searches plans on the tables of measured ops that Aceso's authors published, and compares with theirs.
 //
 //   build/experiments/search/search_aceso FOLDER          the folder with the two tables; models that it
-//   lacks are
-//                                                         left out
+//                                                         lacks are left out
 //   build/experiments/search/search_aceso FOLDER P026     some problems
 #include <fmt/format.h>
 

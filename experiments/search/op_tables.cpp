@@ -106,7 +106,7 @@ Links Links::read(const std::string& folder) {
   return links;
 }
 
-// At the rate of the next smaller size but one, as their planner reads the table.
+// At the rate of the second next smaller size, as their planner reads the table.
 double Links::seconds(double megabytes, bool between_nodes) const {
   if (megabytes <= 0) return 0;
   const std::vector<double>& rates = between_nodes ? between_ : inside_;
@@ -115,7 +115,7 @@ double Links::seconds(double megabytes, bool between_nodes) const {
   return megabytes / 1e3 / rates[index];
 }
 
-// Between two sizes on a line, below the smallest as that, above the largest in proportion.
+// Between two sizes by a straight line, below the smallest constant, above the largest in proportion.
 double Links::gather_seconds(double megabytes, int devices) const {
   const auto& scatters = scatters_.at(devices > 4 ? 8 : 4);
   const auto above = scatters.lower_bound(megabytes);

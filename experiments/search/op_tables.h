@@ -26,7 +26,7 @@ class OpTable {
   static OpTable read(const std::string& folder, const std::string& model);
 
   const std::vector<std::string>& names() const { return names_; }  // in the order of the forward pass
-  // By index of its name, samples on a device, tensor parallelism, kind of split; null where not measured.
+  // By index of its name, samples on a device, tensor parallelism, kind of split; null if not measured.
   const OpCost* find(int op, int samples, int tp, int split) const;
 
  private:

@@ -23,8 +23,8 @@ bool has(const std::string& name, const char* part) { return name.find(part) != 
 
 // Properties of ops that the tables' planner knows by name.
 struct Kind {
-  bool begins = false;  // a layer, whose input is kept when it is computed again
-  bool fixed = false;   // never computed again
+  bool begins = false;  // a layer, whose input is kept when it is recomputed
+  bool fixed = false;   // never recomputed
   bool tuned = false;   // may have other degrees than the op before it
   double kept = 1;      // times the table's value: not 1 for ops that share memory with the next
 };
@@ -47,7 +47,7 @@ std::vector<Kind> kinds_of(const OpTable& table) {
   return kinds;
 }
 
-// Effect of computing some ops again: MB freed of each micro-batch, and the most that is held at once.
+// Effect of recomputing some ops: MB freed of each micro-batch, and the most that is held at once.
 struct Freed {
   double megabytes = 0, peak = 0;
 };
@@ -66,7 +66,7 @@ Freed freed(int count, const Kept& kept, const Begins& begins, const Again& reco
   return result;
 }
 
-// Whole values where there were parts of a batch, so forward; or, in the backward pass, the other way round.
+// Whole values in place of parts of a batch, so forward; in the backward pass, the other way round.
 double other_degrees(const Links& links, const OpCost& cost, int tp_before, int tp) {
   if (tp_before == tp) return 0;
   return links.gather_seconds(cost.input, std::max(tp, tp_before) / std::min(tp, tp_before));
@@ -144,7 +144,7 @@ class Judge {
 
 // --- the search
 
-// Some ops of a layer computed again, and the effect.
+// Some recomputed ops of a layer, and the effect.
 struct Pattern {
   std::vector<char> recomputed;
   double seconds = 0;
@@ -152,7 +152,7 @@ struct Pattern {
 };
 using Patterns = std::vector<Pattern>;  // from none on: more and more is freed, at a growing price
 
-// The whole model on so many devices, its degrees and splits chosen by one rule.
+// The whole model on this many devices, its degrees and splits chosen by one rule.
 struct Chain {
   int devices = 1;
   std::vector<int> tp, split;        // by op
@@ -167,7 +167,7 @@ Patterns patterns_of(const Chain& chain, const Model& model, const std::vector<K
   const auto kept = [&](int i) { return kind(i).kept * at(chain.costs, first + i)->kept; };
   Patterns patterns{{std::vector<char>(static_cast<size_t>(count)), 0, {}}};
   for (double price = 1e-8; price < 1; price *= 1.3) {
-    // By op and whether it is computed again: the least of seconds less what its savings are worth.
+    // By op and whether it is recomputed: the least of seconds less the worth of its savings.
     std::vector<std::pair<double, double>> least(static_cast<size_t>(count));  // once, again
     std::vector<char> came(static_cast<size_t>(count) * 2);
     for (int i = 0; i < count; ++i) {
@@ -277,7 +277,7 @@ class Searcher {
     double worth = 0;  // its seconds and the price of what it holds
   };
 
-  // Where there are two kinds of split the faster one, or the one for which less is reserved.
+  // If there are two kinds of split, the faster one, or the one for which less is reserved.
   Choice choice(int op, int devices, int tp, bool reserved, double price) const {
     Choice best;
     if (samples_ * tp % devices != 0) return best;
@@ -292,7 +292,7 @@ class Searcher {
     return best;
   }
 
-  // The chain of degrees with the least sum of seconds and price x MB, changes of degree counted.
+  // The chain of degrees with the least sum of seconds and price x MB, including changes of degree.
   void add_chain(int devices, const std::vector<int>& degrees, bool reserved, double price) {
     struct State {
       Choice choice;
@@ -345,7 +345,7 @@ class Searcher {
     return found->second;
   }
 
-  // The parts of a range, equal ones together; and by part of the range, which of these it is.
+  // The parts of a range, equal ones together; and for each part of the range, its place among these.
   std::vector<Part> parts_of(const Chain& chain, int first, int last, std::vector<size_t>* which = nullptr) {
     std::vector<Part> parts;
     for (int from = first; from < last;) {
@@ -364,7 +364,7 @@ class Searcher {
     return parts;
   }
 
-  // Fastest first: with more in flight more is computed again.
+  // Fastest first: with more in flight more is recomputed.
   void add_ways(const Chain& chain, int first, int last, std::vector<Way>& ways) {
     const double all = task_.memory;
     double seconds = 0, weights = 0, kept = at(chain.costs, first)->input, forward = 0, backward = 0;
@@ -378,7 +378,7 @@ class Searcher {
       forward = std::max(forward, op.reserved_forward);
       backward = std::max(backward, op.reserved_backward);
     }
-    // Stages that fill nodes stand between nodes, and the last one ends a node.
+    // Stages that fill nodes have transfers between nodes, and the last one ends a node.
     const bool fills = chain.devices >= task_.node_gpus,
                ends = last == static_cast<int>(task_.model.ops.size());
     seconds += links_.seconds(at(chain.costs, first)->input, fills && first > 0) +

@@ -1,10 +1,10 @@
 """BigScience's runs before and at the start of BLOOM: Megatron-DeepSpeed on Jean Zay.
 
-train/tr11-176B-ml of github.com/bigscience-workshop/bigscience: the table stands in its chronicles, with the network in its README (four
-Omni-Path ports of 100 Gb/s a node), dropout, ALiBi and full recomputation. ALiBi adds to the scores inside of the fused softmax and is
-simulated without. fp16 sums gradients in fp16; the bf16 optimizer of 28 February sums them in float32. Layers fall to stages as DeepSpeed
-shares them out: as many on each as the first has, until 27 February; then the word embedding counts as a layer on both ends
-(--pp-partition-method). Where the number of heads is not stated it is 96, as of the other model of this width. The host waited for each
+train/tr11-176B-ml of github.com/bigscience-workshop/bigscience: the table is in its chronicles, the network in its README (four
+Omni-Path ports of 100 Gb/s a node), dropout, ALiBi and full recomputation. ALiBi adds to the scores inside the fused softmax and is
+not simulated. fp16 sums gradients in fp16; the bf16 optimizer of 28 February sums them in float32. DeepSpeed distributes layers over
+stages: as many on each as on the first, until 27 February; then the word embedding counts as a layer on both ends
+(--pp-partition-method). If the number of heads is not stated it is 96, as in the other model of this width. The host waited for each
 kernel (CUDA_LAUNCH_BLOCKING), and Omni-Path has no preset: these steps count for no error bar.
 """
 from ..family import Case, Family, LeftOut, gib

@@ -47,10 +47,10 @@ def resnet50(row):
 
 
 def bert(row):
-    """Sequences of 128 with 20 predicted tokens. Clipped to a norm of 1 but where a row says not.
+    """Sequences of 128 with 20 predicted tokens. Clipped to a norm of 1 unless a row says otherwise.
 
     OneFlow's model is written op by op: LanguageModeling/BERT/bert.py of OneFlow-Benchmark. NVIDIA's gives every token to the predictions'
-    head, not the masked ones alone (BertPreTrainingHeads in modeling.py of DeepLearningExamples then); its run_pretraining.py pads the
+    head, not only the masked ones (BertPreTrainingHeads in modeling.py of DeepLearningExamples then); its run_pretraining.py pads the
     vocabulary to a multiple of 8, reduces gradients in one bucket (message_size 250,000,000), and keeps them in half (Apex's O2).
     """
     if row["model"] != "BERT-base":
@@ -72,8 +72,8 @@ def gpt(row):
     """A case is DP x MP x PP, global batch, hidden x layers.
 
     Megatron-LM at 8aa4619f, early in 2021: fp16 gradients, tensor parallelism that waits (as families/megatron.py has it). OneFlow's GPT
-    puts all collectives on the stream of the kernels where there is tensor parallelism: nccl_use_compute_stream in
-    LanguageModeling/GPT/oneflow_gpt/training.py of OneFlow-Benchmark; and without takes the loss on half logits: amp_white_identity in its
+    puts all collectives on the stream of the kernels if there is tensor parallelism: nccl_use_compute_stream in
+    LanguageModeling/GPT/oneflow_gpt/training.py of OneFlow-Benchmark; and otherwise takes the loss on half logits: amp_white_identity in its
     model.py, on losses that are in the gray list of OneFlow's auto_mixed_precision_lists.cpp. Its pipelines have a buffer on either side of
     each transfer forward, so that neighbouring stages are two micro-batches apart, not one: core/job_rewriter/pipeline_buffer_pass.cpp. Peaks
     are nvidia-smi's.
@@ -96,8 +96,8 @@ def gpt(row):
 
 
 def sharded_gpt2(row):
-    """GPT-2 small of the scripts beside the table: 12 layers of 768, sequences of 1,024, nothing computed again. OneFlow's, LanguageModeling/gpt-2 of
-    OneFlow-Benchmark, is written op by op, unlike that of the GPT above. Optimizer placement and ZeRO 1 are one thing. Peaks of PyTorch are what its allocator took of a full device, and are not compared."""
+    """GPT-2 small of the scripts published with the table: 12 layers of 768, sequences of 1,024, nothing recomputed. OneFlow's, LanguageModeling/gpt-2 of
+    OneFlow-Benchmark, is written op by op, unlike that of the GPT above. Optimizer placement and ZeRO 1 are the same. Peaks of PyTorch are its allocator's share of a full device, and are not compared."""
     oneflow = row["framework"].startswith("OneFlow")
     zero = 1 if row["variant"] in ("on_optimization", "zero-stage-1") else 0
     plan = flags(model="gpt", cluster=CLUSTER, stack="oneflow-ops" if oneflow else "deepspeed",

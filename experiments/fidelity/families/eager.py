@@ -1,4 +1,4 @@
-"""Whole steps beside published predictors: Sailor's OPT on GH200s, NeuSight's GPT-2 on four GPUs; and IBM's FSDP."""
+"""Whole steps from publications on predictors: Sailor's OPT on GH200s, NeuSight's GPT-2 on four GPUs; and IBM's FSDP."""
 from ..family import Case, Family, LeftOut
 from .flags import flags
 
@@ -42,7 +42,7 @@ LLAMA2_KV = {"Llama2-34B": 8, "Llama2-70B": 8}  # query groups of the public con
 
 
 def ibm_fsdp(row):
-    """How many layers run again is what hardware FLOP/s exceed the model's by: a layer's forward pass is a third of what the model counts.
+    """The number of recomputed layers follows from the excess of hardware FLOP/s over the model's: a layer's forward pass is a third of its operations.
     HSDP shards within a node. Gradients are reduced in bf16 (fms_fsdp/policies/mixed_precision.py)."""
     again = min(1.0, 3 * (float(row["hfu"]) / float(row["mfu"]) - 1))
     layers = round(again * int(row["layers"]))

@@ -1,4 +1,4 @@
-"""Flags from values: flags(tp=2, overlap_tp=False) is ("--tp=2", "--overlap-tp=false"); what is None is left out."""
+"""Flags from values: flags(tp=2, overlap_tp=False) is ("--tp=2", "--overlap-tp=false"); values of None are left out."""
 
 
 def text(value):

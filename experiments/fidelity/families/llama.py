@@ -3,17 +3,17 @@ from ..family import Case, Family, LeftOut
 from .flags import flags
 
 # Kernels of Aleph Alpha's rows: stack, attention, FlashAttention, passes that are off. Megatron's fused softmax is the pattern; the
-# norm is eager but where its kernel is named.
+# norm is eager unless its kernel is named.
 KERNELS = {"torch": ("scaling", "unfused", None, None), "fused": ("scaling", "unfused", None, "fuse_elementwise"),
-           "flash_attention": ("scaling", "flash", "flash2", None),  # of tables that do not say which
+           "flash_attention": ("scaling", "flash", "flash2", None),  # for tables that do not say which
            "flash_attentionv1.0.8": ("scaling", "flash", "flash1", None), "flash_attention2": ("scaling", "flash", "flash2", None),
            "flash_attention2 + RMS kernel": ("scaling-rms", "flash", "flash2", None)}
 
 
 def shared_layers(layers, stages, outside):
-    """Layers of each stage where embedding and head count as `outside` layers each and the heaviest stage is as light as can be, the
+    """Layers of each stage if embedding and head count as `outside` layers each and the heaviest stage is as light as possible, the
     first ones full: by parameters, one of the two ways of github.com/Aleph-Alpha/scaling, core/nn/parallel_module/
-    pipeline_partitioning.py. Which of them the runs had is not stated; the other, by number of modules, makes pipelines faster still."""
+    pipeline_partitioning.py. It is not stated which of them the runs used; the other, by number of modules, makes pipelines even faster."""
     for limit in sorted({a + b * outside for a in range(layers + 1) for b in range(3)}):
         counts, left = [], layers
         for stage in range(stages):
@@ -25,8 +25,8 @@ def shared_layers(layers, stages, outside):
 
 
 def aleph_alpha(row):
-    """Gradients are bf16: 14.5 billion parameters on one GPU of 80 GB without model parallelism leave no room for float32. All else that
-    is known of the authors' code, which they have published since, is in the stack."""
+    """Gradients are bf16: 14.5 billion parameters on one GPU of 80 GB without model parallelism leave no room for float32. All other facts
+    about the authors' code, which they have published since, are in the stack."""
     if row["status"] not in ("ok", "OOM Error"):
         raise LeftOut("neither ran nor ran out of memory")
     stack, attention, kernel, off = KERNELS[row["kernel"]]

@@ -11,8 +11,8 @@ def weak_scaling(row):
 
     It waits for the backward all-reduces of tensor parallelism after the weight gradients: its megatron/mpu/mappings.py calls
     torch.distributed.all_reduce without async_op. Later releases do not. Gradients are fp16 unless
-    --accumulate-allreduce-grads-in-fp32 is given, which later releases want for all of fp16's fused kernels. Sends go in parts, one
-    from each rank of tensor parallelism, unless examples/sc21/run_figure_18.sh tells it otherwise; Megatron Core, from 2023, does not.
+    --accumulate-allreduce-grads-in-fp32 is given, which later releases require for all of fp16's fused kernels. Sends go in parts, one
+    from each rank of tensor parallelism, unless examples/sc21/run_figure_18.sh sets it otherwise; Megatron Core, from 2023, does not.
     """
     same = {key: row[key] for key in ["layers", "hidden", "heads", "seq", "vocab", "gpus", "tp", "pp", "dp", "micro_batch",
                                       "virtual_stages", "global_batch", "overlap_grad"]}
@@ -31,7 +31,7 @@ def zero3_or_ptdp(row):
 
 
 def sequence_parallel(row):
-    """Full recomputation beside sequence parallelism with selective recomputation."""
+    """Full recomputation, and sequence parallelism with selective recomputation."""
     case = flags(**SELENE, stack="megatron", layers=row["layers"], hidden=row["hidden"], heads=row["heads"],
                  seq=row["seq_len"], vocab=row["vocab"], gpus=row["n_gpus"], tp=row["tp"], pp=row["pp"], dp=row["dp"],
                  micro_batch=row["micro_batch"], virtual_stages=row["interleave_chunks"], global_batch=row["global_batch"],
@@ -50,7 +50,7 @@ MODES = {"none": (False, "none"), "none (TP only)": (False, "none"), "seq": (Tru
 
 
 def memory_of_modes(row):
-    """The paper's own closed forms and the bars drawn from them: activations of the first stage, and states of layers alone (12 L h^2
+    """The paper's own closed forms and the bars drawn from them: activations of the first stage, and states of only the layers (12 L h^2
     parameters over tensors and stages, 18 bytes each, to the last digit: neither table is in them)."""
     layers, hidden, heads, tp, pp, virtual, micro, batch = SIZES[row["model"]]
     sequence, recompute = MODES[row["mode"]]

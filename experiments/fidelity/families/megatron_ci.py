@@ -1,19 +1,19 @@
 """Megatron-LM's own regression runs: small models, one node, many features.
 
-A row's other settings stand in tests/functional_tests/test_cases/*/model_config.yaml of its repository: GPT-2's vocabulary, or BERT's;
-deterministic mode, but for what is named nondeterministic, which has no dropout; one node of eight GPUs. Attention is Transformer Engine's
-choice, a flash kernel, but unfused where the configuration says so (regular runs of the smallest models, T5), in the images of the runs on OCI, in local layers and
+A row's other settings are in tests/functional_tests/test_cases/*/model_config.yaml of its repository: GPT-2's vocabulary, or BERT's;
+deterministic mode, except for cases named nondeterministic, which have no dropout; one node of eight GPUs. Attention is Transformer Engine's
+choice, a flash kernel, but unfused if the configuration says so (regular runs of the smallest models, T5), in the images of the runs on OCI, in local layers and
 in BERT. Peaks are of the last stage: its last rank is the one that logs.
 """
 from ..family import Case, Family, LeftOut
 from .flags import flags
 
 CLUSTERS = {"a100": "dgx-a100-80g", "gb200": "gb200-nvl72", "h100": "dgx-h100"}
-NOISE = 1.25  # median over fastest step: a row beyond was not measured in peace
+NOISE = 1.25  # median over fastest step: a row beyond it was disturbed
 FAMILIES = {"gpt": ("gpt", 50257), "moe": ("gpt", 50257), "bert": ("bert", 30522), "t5": ("t5", 28996 + 100)}
 # Settings of T5's configurations that no column has
 T5 = {"num_layers": "24", "seq_length": "512", "decoder_layers": "12", "decoder_seq": "128"}
-# Parts of a test case's name for features that no column has, and no model here knows
+# Parts of a test case's name for features that no column has and no model here supports
 OTHER_PARTS = {"qk_layernorm": "norms of queries and keys are not modelled", "account_for_embedding": "layers of each stage are not stated", "muon": "no model of the optimizer Muon",
                "multi_dist_optimizer": "several optimizers side by side are not modelled", "grpo": "steps that sample text are not modelled",
                "throughputtest": "steps that sample text are not modelled", "multi_latent": "latent attention is not modelled"}

@@ -1,8 +1,8 @@
 """Hugging Face's nanotron: the fastest layout of each model and number of nodes.
 
-scripts/scaling_benchmarks.py of github.com/huggingface/nanotron says what the table does not: all heads have keys and values of their
+scripts/scaling_benchmarks.py of github.com/huggingface/nanotron has the settings that the table lacks: all heads have keys and values of their
 own, products' gradients are summed in float32, tensor parallelism splits the sequence (tp_mode REDUCE_SCATTER, asynchronous), small models
-tie the head to the embedding. It runs as plain PyTorch does here. Nodes are AWS's p5, 3,200 Gb/s of EFA each, simulated as a DGX H100's
+tie the head to the embedding. It is simulated as plain PyTorch. Nodes are AWS's p5, 3,200 Gb/s of EFA each, simulated as a DGX H100's
 eight ports of 400 Gb/s: InfiniBand's latencies, and its share of the bandwidth, are assumed. So steps on several nodes count for no
 error bar.
 """
@@ -15,7 +15,7 @@ NODE = 8
 
 
 def stage_layers(row):
-    """Blocks in order, a stage's until it has its share of the operations, the head's among them: build_model of
+    """Blocks in order; a stage takes blocks until it has its share of the operations, including the head's: build_model of
     src/nanotron/models/base.py, get_block_compute_costs of src/nanotron/models/llama.py."""
     layers, stages, hidden = int(row["layers"]), int(row["pp"]), int(row["hidden"])
     layer, head = 4 * hidden**2 + 3 * hidden * int(row["ffn_hidden"]), hidden * int(row["vocab"])

@@ -1,9 +1,9 @@
 """NeMo in FP8: its documentation of release 24.07 and of long sequences of 24.03, and submissions to MLPerf.
 
-What the tables do not state stands in launcher_scripts/conf/training of github.com/NVIDIA/NeMo-Framework-Launcher: gpt3/*_fp8_performance,
+Settings that the tables do not state are in launcher_scripts/conf/training of github.com/NVIDIA/NeMo-Framework-Launcher: gpt3/*_fp8_performance,
 llama, nemotron. Delayed scaling (fp8_hybrid, amax history of 1,024), nothing recomputed, sharded optimizer, sequence parallelism with
-tensor parallelism. Gradients are bf16 (grad_sync_dtype) where these files say it, as in gpt3 and nemotron_340b; so they are taken here of
-all, since Llama 3 8B would not fit otherwise.
+tensor parallelism. Gradients are bf16 (grad_sync_dtype) if these files say it, as in gpt3 and nemotron_340b; here they are
+assumed so for all, since Llama 3 8B would not fit otherwise.
 """
 from ..family import Case, Family, LeftOut
 from .flags import flags
@@ -11,7 +11,7 @@ from .flags import flags
 GPT = dict(model="gpt", vocab=50257, dropout=0.1)
 LLAMA2 = dict(model="llama", vocab=32000)
 LLAMA3 = dict(model="llama", vocab=128256, kv_heads=8)
-# Squared ReLU stands as GELU, which moves as many bytes; rotary positions on half of each head as on all of it
+# GELU stands for squared ReLU, since it moves as many bytes; rotary positions on all of each head for those on half
 NEMOTRON = dict(model="gpt", vocab=256000, dropout=0, bias=False, tied=False, position="rotary")
 MODELS = {"GPT3-5B": GPT | dict(layers=24, hidden=4096, heads=32), "GPT3-20B": GPT | dict(layers=44, hidden=6144, heads=48),
           "GPT3-175B": GPT | dict(layers=96, hidden=12288, heads=96),
@@ -58,7 +58,7 @@ def mlperf(row):
     return [Case(name, plan, "step_s", float(row["iter_time_s"]))]
 
 
-# Mixtures are weighed inside of their experts, as Megatron Core does from 0.12 on (TEGroupedMLP of megatron/core/transformer/moe/experts.py).
+# Mixtures are weighted inside their experts, as Megatron Core does from 0.12 on (TEGroupedMLP of megatron/core/transformer/moe/experts.py).
 # config.json of huggingface.co/Qwen/Qwen3-30B-A3B, /Qwen/Qwen3-235B-A22B, /openai/gpt-oss-120b and /deepseek-ai/DeepSeek-V3.
 # Routing is balanced: moe_router_force_load_balancing of scripts/performance in github.com/NVIDIA-NeMo/Megatron-Bridge. GPT-OSS has biases
 # everywhere, and a learned sink beside the scores of each head, which is not modelled: a number a head.
@@ -77,14 +77,14 @@ OTHER_MODELS = {"DeepSeekV3": "multi-token prediction is not modelled: a layer a
                 "Nemotron": "a hybrid of attention and Mamba is not modelled", "Kimi": "no model of the optimizer Muon"}
 BRIDGE_CLUSTERS = {"DGX-H100": "dgx-h100", "DGX-B200": "hgx-b200", "DGX-GB200": "gb200-nvl72", "DGX-B300": "hgx-b300",
                    "DGX-GB300": "gb300-nvl72"}
-# FP8 is by current scaling (the recipes of scripts/performance in its repository), by blocks of 32 on Blackwell where the table has a
+# FP8 is by current scaling (the recipes of scripts/performance in its repository), by blocks of 32 on Blackwell if the table has a
 # value in parentheses
 BRIDGE_RECIPES = {"FP8": "current", "FP8-CS": "current", "FP8-MX": "mxfp8", "MXFP8": "mxfp8", "NVFP4": "nvfp4",
                   "FP8 (alt quantization granularity, value in parentheses)": "mxfp8"}
 
 
 def stage_layers(layers, stages):
-    """As even as can be where embedding and head count as a layer each, None where that is not asked for."""
+    """As even as possible if embedding and head count as a layer each, None if that is not asked for."""
     if layers % stages == 0:
         return None
     each = (layers + 2) // stages
@@ -92,7 +92,7 @@ def stage_layers(layers, stages):
 
 
 def full_first(layers, stages):
-    """Stages of as many layers as the last but for the last, which has the rest: DeepSeek-V3's, whose last stage has its head beside it
+    """Stages of equal numbers of layers except the last, which has the rest: DeepSeek-V3's, whose last stage also has its head
     (layout_map of src/megatron/bridge/recipes/deepseek/deepseek_v3.py)."""
     each = -(-layers // stages)
     return f"{each}x{stages - 1},{layers - each * (stages - 1)}"
@@ -137,7 +137,7 @@ def bridge(row):
                  recompute="selective" if modules else None, recompute_modules=modules, micro_batch=row["mbs"], global_batch=row["gbs"], zero=1,
                  sequence_parallel=tp > 1, gradients="half")
     name = f"{model} {row['precision'].split(',')[0]} on {row['n_gpus']} {row['system'].removeprefix('DGX-')} of {row['container'].split()[0]}"
-    # Where one release has a plan twice: the batch in addition
+    # If one release has a plan twice: the batch in addition
     name += f" b{row['gbs']}" if model in MIXTURES else ""
     return [Case(name + (", tokens dropped" if dropped else ""), plan, "step_s", float(row["derived_iter_time_s"]))]
 

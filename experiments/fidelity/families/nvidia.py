@@ -15,7 +15,7 @@ def tensor_scaling(row):
 
 
 def nemo(row):
-    """Layouts are the repository's defaults of the time, as the table says tokens alone. Attention without a flash kernel, bf16 with
+    """Layouts are the repository's defaults of the time, since the table has only tokens. Attention without a flash kernel, bf16 with
     float32 gradients; parameters and Adam sharded from September of 2022 on (distributed_fused_adam in the same configurations)."""
     if "T5" in row["model"]:
         raise LeftOut("T5: the source does not say whether its tokens are the encoder's or both halves'")
@@ -41,8 +41,8 @@ VOCABULARY = {"GPT": ("gpt", 50304, None), "LLaMA2": ("llama", 32000, 11008)}
 
 
 def jax(row):
-    """GPT by Paxml, where XLA computes attention (bf16) or Transformer Engine does (TE bf16), and a layer runs again in the backward pass
-    where parameters are sharded; LLaMA-2 by the same, which keeps what the minimal policy keeps."""
+    """GPT by Paxml, in which XLA computes attention (bf16) or Transformer Engine does (TE bf16), and a layer is recomputed
+    if parameters are sharded; LLaMA-2 by the same, with the results that the minimal policy keeps."""
     kind = row["model"].split()[0]
     if kind not in VOCABULARY:
         raise LeftOut("no model of that kind: T5, Imagen, vision transformers")
@@ -54,7 +54,7 @@ def jax(row):
     plan = flags(model=model, cluster="dgx-h100" if "H100" in row["gpu"] else "dgx-a100-80g", stack="jax", precision="fp8" if "fp8" in row["precision"] else "bf16",
                  attention="flash" if fused else "unfused", layers=row["layers"], hidden=row["hidden"], heads=row["heads"], ffn=ffn,
                  seq=row["seq_len"], vocab=vocab, gpus=row["gpus"], tp=row["tp"], zero=3 if sharded else 0, dropout=0,
-                 grad_reduction="half" if sharded else None,  # a product's gradient is scattered as it is
+                 grad_reduction="half" if sharded else None,  # a product's gradient is scattered in its own type
                  micro_batch=row["batch_per_gpu"], recompute="full" if sharded and model == "gpt" else "none")
     name = f"{row['model']} {row['precision']} on {row['gpus']} {row['gpu'].split('-')[0]} b{row['batch_per_gpu']}"
     return [Case(name, plan, "step_s", float(row["iter_time_s_derived"]))]

@@ -31,7 +31,7 @@ TITAN_CLUSTER = {"H200-SXM 141GB": "hgx-h200", "A100-SXM 80GB": "dgx-a100-80g"}
 
 
 def recomputed(row):
-    """The keys of an activation_ckpt: selective is by op where nothing else is said, the default of torchtitan's Llama 3 configurations."""
+    """The keys of an activation_ckpt: selective is by op unless stated otherwise, the default of torchtitan's Llama 3 configurations."""
     kind = row["activation_ckpt"]
     if kind == "selective layer":
         return "full", int(row["layers"]) // 2

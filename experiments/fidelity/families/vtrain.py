@@ -1,6 +1,6 @@
 """Megatron-DeepSpeed on A100s, every way to divide 2 to 8 GPUs, and 64 to 512 GPUs of a cluster.
 
-Full recomputation. The vocabulary is as the code beside the rows has it (github.com/VIA-Research/vTrain src/config.py, src/predictor.py):
+Full recomputation. The vocabulary is that of the code published with the rows (github.com/VIA-Research/vTrain src/config.py, src/predictor.py):
 GPT-2's 50,257 words without padding, of which each rank has 50,257 // tp; and its loss reads logits in half (src/trainer.py). Nodes of
 the cluster have 800 Gb/s. Megatron-DeepSpeed of that time waits for the backward pass's all-reduces of tensor parallelism.
 """

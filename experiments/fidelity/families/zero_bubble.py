@@ -3,7 +3,7 @@ from ..family import Case, Family, LeftOut
 from .flags import flags
 
 # Not stated. 14.6B and 28.3B, with 12 x layers x hidden^2 in their layers, leave 27 to 35 thousand rows for a table
-# that is embedding and head at once; T5's tokenizer, which the authors' sample data set brings, has 32,000.
+# that is both embedding and head; T5's tokenizer, which the authors' sample data set brings, has 32,000.
 VOCABULARY = 32000
 
 
@@ -16,7 +16,7 @@ def stage_layers(layers, stages):
 
 
 def interleaved(layers, stages):
-    """A layer on each virtual stage, as the paper states of 1F1B-I; by the same rule the first has the embedding alone, the last the head."""
+    """A layer on each virtual stage, as the paper states of 1F1B-I; by the same rule the first has only the embedding, the last the head."""
     return dict(virtual_stages=(layers + 2) // stages, stage_layers=f"0,1x{layers},0")
 
 

@@ -1,4 +1,4 @@
-"""Every table and figure, in the paper's order, and those that are not there."""
+"""Every table and figure, in the paper's order, and those that are missing."""
 from . import actors, jpeg_files, layouts, split_models, systems, training
 
 ORDER = [*(f"table{n}" for n in range(1, 5)), *(f"fig{n}" for n in (2, 4, 5, 6, 7, 9, "9jpeg", *range(10, 17))), "systems"]

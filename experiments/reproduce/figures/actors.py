@@ -43,8 +43,8 @@ def first_step(folder, name, text):
     return command, acts_of(trace)
 
 
-# Figure 2. 400 bytes: M1 and M2 have left 100 and 100 of them full, of the rest O2's output takes 100 and O1's, 200 bytes, must have M2's place too.
-# So O1 waits for O2, who reads it (m2_free), and M2 for the reader of O1's output (o1_free).
+# Figure 2. 400 bytes: M1 and M2 have filled 100 each. Of the rest O2's output takes 100, and O1's, 200 bytes, also needs M2's place.
+# So O1 waits for O2, which reads it (m2_free), and M2 for the reader of O1's output (o1_free).
 FIGURE2 = ["m1: int8[100] x1 activations @0", "m2: int8[100] x1 activations @100", "o1: int8[200] x1 activations @100",
            "o2: int8[100] x1 activations @300", "m2_free: int8[1] x1 activations bytes 0", "o1_free: int8[1] x1 activations bytes 0 initial 1"]
 MOVES = ["M1 host test() {seconds=1.0} -> %m1 on copy in F0", "M2 host test(%o1_free) {seconds=1.0} -> %m2 on copy in F0"]
@@ -80,7 +80,7 @@ KINDS = {3: ("copy_in", "compute", "copy_out"), 4: ("disk", "host", "copy_in", "
 
 
 def pipeline(name, micro_batches, seconds, slots):
-    """Actors a1, a2, ... on queues of their own, each of which reads the one before; `slots` of each one's register."""
+    """Actors a1, a2, ... on queues of their own, each of which reads the previous one; `slots` of each one's register."""
     queues = [f"q{i + 1}: {kind}" for i, kind in enumerate(KINDS[len(seconds)])]
     registers = [f"r{i + 1}: int8[100] x{count} activations" for i, count in enumerate(slots)]
     actors = [f"a{i + 1} host test({f'%r{i}' if i else ''}) {{seconds={float(time)}}} -> %r{i + 1} on q{i + 1} in F0"
@@ -119,7 +119,7 @@ def computed_slots(folder):
 
 
 def in_flight(most):
-    """For --schedule: four stages, of which the first keeps at most so many micro-batches."""
+    """For --schedule: four stages, of which the first keeps at most this many micro-batches."""
     return ",".join(str(min(most, 4 - stage)) for stage in range(4)) if most <= 4 else ",".join(str(most - stage) for stage in range(4))
 
 
@@ -229,7 +229,7 @@ def figure7(folder):
 
 BATCH, STEPS = 256, 16  # images; batches that are read in a step
 PREPARED = (0.75, 1, 1.25, 1.5, 2)  # how many images are read, and how many decoded, while the device takes one
-ENOUGH = 1.25  # where loading is said to be hidden
+ENOUGH = 1.25  # from which on loading counts as hidden
 
 
 def figure9(folder):

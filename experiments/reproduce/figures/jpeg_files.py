@@ -1,4 +1,4 @@
-"""Figure 9 for real: a small network trained on this machine's cores, on images that are there and on JPEG files that actors read and decode."""
+"""Figure 9 measured: a small network trained on this machine's cores, on images in memory and on JPEG files that actors read and decode."""
 import json
 import os
 import random
@@ -15,7 +15,7 @@ SIZES = ((500, 375), (375, 500), (500, 333))  # as most images of ImageNet
 
 
 def write_images(folder):
-    """JPEG files of clouds in a folder for each class; True where Pillow is there to write them."""
+    """JPEG files of clouds in a folder for each class; True if Pillow is installed to write them."""
     try:
         from PIL import Image
     except ImportError:

@@ -55,7 +55,7 @@ def table3(_):
 
 
 def layout_of(part, whole):
-    """The layout of parts on two devices: S(axis) where an axis is halved."""
+    """The layout of parts on two devices: S(axis) if an axis is halved."""
     halved = [axis for axis, (p, w) in enumerate(zip(part, whole)) if 2 * p == w]
     return f"S({halved[0]})" if halved else "B"
 

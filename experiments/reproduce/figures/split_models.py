@@ -47,7 +47,7 @@ def written(folder, texts):
 
 
 def face_step(graph, devices, batch, split):
-    """Arguments, and samples a second. With `split`, classes are split over the devices that the batch is split over; else the search decides."""
+    """Arguments, and samples a second. With `split`, classes are split over the devices that the batch is split over; otherwise the search decides."""
     arguments = ("search", f"--graph={graph}", "--cluster=dgx-1-v100-16g", f"--gpus={devices}", f"--global-batch={devices * batch}", "--precision=fp32",
                  "--optimizer=momentum", "--clip-norm=0", "--stack=oneflow", f"--dp={devices}", "--tp=1", "--pp=1", f"--micro-batch={batch}", "--zero=0")
     if split:
@@ -59,7 +59,7 @@ def face_step(graph, devices, batch, split):
 
 
 def figure12(folder):
-    """The authors' runs with classes split over devices; whether the search splits them by itself."""
+    """The authors' runs with classes split over devices, and whether the search splits them by itself."""
     kept = []
     for row in dlperf("insightface"):
         data, backbone = row["dataset_and_backbone"].split(" & ")
@@ -82,13 +82,13 @@ def figure12(folder):
     return Result(rows, draw.compared(rows, "samples/s", "V100s"))
 
 
-# Which layouts of both tables a plan has, as flags of a search that leaves nothing else open.
+# Layouts of both tables in a plan, as flags of a search that leaves nothing else open.
 TABLES = {"S(0)": ("--pin", "wide.weight=S(0)", "--pin", "deep.weight=S(0)"), "S(1)": ("--pin", "wide.weight=S(0)", "--pin", "deep.weight=S(1)"),
           "found": ()}
 
 
 def wide_deep_step(graph, devices, tables):
-    """Arguments, seconds and bytes of a device; both None where it does not fit. Tables None: whole on each device, which has a part of the batch."""
+    """Arguments, seconds and bytes of a device; both None if it does not fit. Tables None: whole on each device, which has a part of the batch."""
     job = (f"--graph={graph}", "--cluster=dgx-1-v100-16g", f"--gpus={devices}", "--global-batch=16384", "--precision=fp32", "--clip-norm=0",
            "--stack=oneflow")
     if tables is None:
@@ -103,7 +103,7 @@ def wide_deep_step(graph, devices, tables):
 
 
 def figure13(folder):
-    """Rules of both splits; the authors' runs on 32 devices, and on one, where HugeCTR keeps its table whole; the search's choice."""
+    """Rules of both splits; the authors' runs on 32 devices, and on one, on which HugeCTR keeps its table whole; the search's choice."""
     result = derived("fig13", {"embedding": ("embedding", "1024x16", "64")})
     kept = [row for row in dlperf("wide_deep") if row["test"] == "vocab size X2 (report v1)" and row["n_gpus"] in ("1", "32")]
     asked = {}

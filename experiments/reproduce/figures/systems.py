@@ -1,6 +1,6 @@
-"""The systems that the paper compares with, each as a strategy: the search finds the best plan of those that the system could run.
+"""The systems that the paper compares with, each as a strategy: the search finds the best plan that the system could run.
 
-All run on one framework, so only the strategies differ. What a system's flags do not fix is searched for all alike.
+All run on one framework, so only the strategies differ. Settings that a system's flags do not fix are searched alike for all.
 """
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -24,8 +24,8 @@ WHOLE = ("--zero=0", "--context-parallel=1")  # every state on each device that 
 class System:
     name: str
     paper: str  # arXiv's number
-    flags: tuple[str, ...]  # what is fixed
-    lays_out: bool = False  # whether it chooses a layout for each op; else layouts are those of the degrees and pins
+    flags: tuple[str, ...]  # the fixed ones
+    lays_out: bool = False  # whether it chooses a layout for each op; otherwise degrees and pins decide
 
     @property
     def fixed(self):
@@ -75,7 +75,7 @@ SYSTEMS = {
 
 
 def best(arguments):
-    """Quantities of the best plan, or why there is none."""
+    """Quantities of the best plan, or the reason why there is none."""
     document = ask("search", *arguments, "--json").document
     if not document["fits"]:
         return None, document.get("why", "does not fit")

@@ -1,6 +1,6 @@
 """Figures 10, 14, 15 and 16: whole training steps, beside the tables that the paper's authors published.
 
-How a published row becomes a job is the families' business, experiments/fidelity/families/dlperf.py; here it becomes a bar.
+The families (experiments/fidelity/families/dlperf.py) turn a published row into a job; here it becomes a bar.
 """
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ def cases_of(family, row):
 
 
 def row_of(name, case, document, samples, place=("", "", "")):
-    """Steps become samples/s, bytes GB; a case without a published number is ours alone."""
+    """Steps become samples/s, bytes GB; a case without a published number has only ours."""
     what, convert = ("samples/s", lambda seconds: samples / seconds) if case.quantity == "step_s" else ("GB", lambda number: number / 1e9)
     ours = result_of(case, document)
     return Row(name, what, convert(case.published) if case.published else None, None if ours.simulated is None else convert(ours.simulated),
@@ -52,7 +52,7 @@ def throughput_rows(family, wanted, place):
 
 
 def faster(rows):
-    """OneFlow over another framework where both are known, with as many devices: "times as fast"."""
+    """OneFlow over another framework if both are known, with the same number of devices: "times as fast"."""
     found = []
     for row in rows:
         ours = next((r for r in rows if r.panel == row.panel and r.x == row.x and r.series == "OneFlow"), None)
@@ -84,7 +84,7 @@ def figure10(_):
 
 
 def figure14(_):
-    """On two devices, as the figure draws it: what is moved, and what is left of Adam's states."""
+    """On two devices, as the figure draws it: bytes moved, and the rest of Adam's states."""
     job = ("simulate", "--model=gpt", "--layers=2", "--hidden=512", "--heads=8", "--seq=128", "--vocab=4096", "--cluster=dgx-1-v100-16g", "--gpus=2",
            "--precision=fp16")
     whole, sharded = (ask(*job, f"--zero={zero}", "--json").document for zero in (0, 1))
@@ -113,7 +113,7 @@ def figure15(_):
         series = "OneFlow" if row["framework"].startswith("OneFlow") else "DeepSpeed"
         series += ", sharded" if row["variant"] in ("on_optimization", "zero-stage-1") else ""
         for case in (steps, *memory):
-            again = replace(case, flags=case.flags + ("--recompute=full",), published=0)  # of which nothing is published
+            again = replace(case, flags=case.flags + ("--recompute=full",), published=0)  # nothing is published about this
             jobs += [(row, series, "", case), (row, series, ", recomputed", again)]
     documents = simulate_all(case.flags for *_, case in jobs)
     rows = []

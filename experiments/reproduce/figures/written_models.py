@@ -1,4 +1,4 @@
-"""Models of the paper's figures that are no families of Boxcar, as graph text (docs/own-model.md)."""
+"""Models of the paper's figures that are not families of Boxcar, as graph text (docs/own-model.md)."""
 
 
 class Writer:
@@ -6,7 +6,7 @@ class Writer:
         self.name, self.lines, self.layer, self.at_layer = name, [], -1, ""
 
     def next_layer(self):
-        """The op that comes next begins a layer."""
+        """The next op begins a layer."""
         self.layer += 1
         self.at_layer = f" layer={self.layer}"
 
