@@ -1,5 +1,5 @@
-# Sets BOXCAR_HAS_CUDA, and enables the language where the CUDA backend is built. AUTO: where nvcc is found, in plain
-# builds with g++; the passes of clang and of the sanitizers do without.
+# Sets BOXCAR_HAS_CUDA, and enables the language if the CUDA backend is built. AUTO: if nvcc is found, in plain
+# builds with g++; the passes of clang and of the sanitizers do not build it.
 set(BOXCAR_HAS_CUDA OFF)
 if(BOXCAR_CUDA STREQUAL "AUTO")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT BOXCAR_SANITIZE)
@@ -22,7 +22,7 @@ if(BOXCAR_HAS_CUDA)
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90)  # and code that later ones translate
   endif()
-  set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 does not know how nvcc 13 is asked for C++20
+  set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 does not know nvcc 13's option for C++20
   enable_language(CUDA)
   find_package(CUDAToolkit 12.4 REQUIRED)
   if(CCACHE)
@@ -30,7 +30,7 @@ if(BOXCAR_HAS_CUDA)
   endif()
 endif()
 message(STATUS "CUDA backend: ${BOXCAR_HAS_CUDA}")
-# Neither is linked: what is missing here can be there where the program runs, but for cuDNN's headers.
+# Neither is linked: a library that is missing here may be present where the program runs. Only cuDNN's headers are needed here.
 if(BOXCAR_HAS_CUDA)
   find_path(BOXCAR_CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   find_library(BOXCAR_NCCL NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR})

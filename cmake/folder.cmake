@@ -3,7 +3,7 @@
 # Makes the library boxcar_TARGET (alias boxcar::TARGET) from DIR/*.cpp. Its headers are seen as
 # "DIR/name.h" by the targets that link it and by no others: each target exports an include root of its
 # own that holds one link, DIR, so an include against the table of docs/design.md does not compile. SHAREABLE: it goes into
-# a shared library too. TOGETHER: files that see a header with much code in it, which are compiled with each other alone.
+# a shared library too. TOGETHER: files that see a header with much code in it, which are compiled only with each other.
 function(boxcar_folder target dir)
   cmake_parse_arguments(ARG "SHAREABLE" "" "USES;LINK;PRIVATE_LINK;SOURCES;WITHOUT;TOGETHER" ${ARGN})
   if(NOT ARG_SOURCES)
@@ -55,8 +55,8 @@ function(boxcar_folder target dir)
   target_link_libraries(boxcar_${target} ${scope} ${ARG_USES} ${ARG_LINK})
 endfunction()
 
-# boxcar_allocator(PROGRAM): graphs and plans are many small allocations, on several threads. Where jemalloc is found, a
-# search takes a fifth less.
+# boxcar_allocator(PROGRAM): graphs and plans are many small allocations, on several threads. With jemalloc, if it is
+# found, a search takes a fifth less.
 find_library(JEMALLOC jemalloc)
 function(boxcar_allocator program)
   if(JEMALLOC AND NOT BOXCAR_SANITIZE)

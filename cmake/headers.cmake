@@ -1,4 +1,4 @@
-# Headers that nearly all files see are compiled once: a third of the time of a build goes into them.
+# Headers that nearly all files see are compiled once: they take a third of the time of a build.
 
 # boxcar_precompile(TARGET headers...): makes them, for this target and for others with the same flags.
 function(boxcar_precompile target)
@@ -50,13 +50,13 @@ function(boxcar_alone target)
   set_property(SOURCE ${ARGN} TARGET_DIRECTORY ${target} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# What ccache needs to keep objects that were made with them.
+# Options that ccache needs to keep objects that were made with precompiled headers.
 function(boxcar_keep_precompiled target)
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>"
     "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 endfunction()
 
-# boxcar_shareable(TARGET): its objects may go into a shared library too, as those of boxcar._core do.
+# boxcar_shareable(TARGET): its objects may also go into a shared library, as those of boxcar._core do.
 function(boxcar_shareable target)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   # g++ otherwise inlines no function that another library could replace.

@@ -12,13 +12,13 @@ install(TARGETS ${libraries} EXPORT BoxcarTargets ARCHIVE)
 foreach(folder sbp ir backends actors sim planner cli)
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/boxcar FILES_MATCHING PATTERN "*.h")
 endforeach()
-# As files too, to start descriptions of one's own from.
+# As files too, from which users can start their own descriptions.
 install(DIRECTORY backends/presets/ DESTINATION ${CMAKE_INSTALL_DATADIR}/boxcar/presets FILES_MATCHING PATTERN "*.yaml")
-# Of the documents that --json prints.
+# Schemas of the documents that --json prints.
 include(cmake/schemas.cmake)
 install(DIRECTORY ${PROJECT_BINARY_DIR}/schemas/ DESTINATION ${CMAKE_INSTALL_DATADIR}/boxcar/schemas FILES_MATCHING PATTERN "*.json")
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-# --help names its pages.
+# Pages that --help names.
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs PATTERN CMakeLists.txt EXCLUDE)
 
 # The program prints its completions and manual pages.
@@ -70,7 +70,7 @@ set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
 set(CPACK_DEBIAN_PYTHON_DESCRIPTION "Simulate distributed deep learning from Python")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_RECOMMENDS "python3-pandas")
 set(python "python3")
-if(TARGET boxcar_core)  # which one version of Python loads
+if(TARGET boxcar_core)  # which only one version of Python loads
   math(EXPR next "${Python3_VERSION_MINOR} + 1")
   set(python "python3 (>= 3.${Python3_VERSION_MINOR}), python3 (<< 3.${next})")
 endif()

@@ -1,4 +1,4 @@
-# Protobuf is used if it is found: files for it, or one in their place. BOXCAR_HAS_PROTOBUF says which.
+# Protobuf is used if it is found: files for it, or one instead. BOXCAR_HAS_PROTOBUF says which.
 find_package(Protobuf QUIET)
 set(BOXCAR_HAS_PROTOBUF FALSE)
 if(Protobuf_FOUND AND Protobuf_PROTOC_EXECUTABLE)

@@ -1,4 +1,4 @@
-# Python, for the package (cli/python) and for tests. Where pybind11 was found, it chooses which one: Debian's is for Debian's
+# Python, for the package (cli/python) and for tests. If pybind11 was found, it chooses the version: Debian's is for Debian's
 # Python, as its pandas is.
 find_path(PYBIND11_INCLUDE pybind11/pybind11.h)
 if(PYBIND11_INCLUDE AND NOT DEFINED Python3_EXECUTABLE)

@@ -1,5 +1,5 @@
-# The schemas of cli/schemas as they are installed, in ${PROJECT_BINARY_DIR}/schemas: each with those that it refers to
-# inside, under their $id, so that a validator needs one file and no network.
+# The schemas of cli/schemas as they are installed, in ${PROJECT_BINARY_DIR}/schemas: each contains those to which it
+# refers, under their $id, so that a validator needs one file and no network.
 function(add_references text list)  # of the schema `text` to the list of that name
   string(REGEX MATCHALL "\"[a-z-]+\\.json[#\"]" found "${text}")
   list(TRANSFORM found REPLACE "[#\"]" "")
