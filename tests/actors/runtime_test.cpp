@@ -21,8 +21,8 @@ using backends::Moment;
 using support::FakeCluster;
 using Values = std::vector<float>;
 
-// Two devices: load brings tokens, work makes y of them, all devices' y are summed, and grow accumulates the
-// sums of both micro-batches in place.
+// Two devices: load brings tokens, work makes y from them, all devices' y are summed, and grow accumulates
+// the sums of both micro-batches in place.
 constexpr const char* pair_plan = R"(plan pair
 devices 2
 micro_batches 2

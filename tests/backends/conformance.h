@@ -29,14 +29,14 @@ class World {
   virtual std::vector<Backend*> backends() = 0;
 };
 
-// Thrown by a maker where this machine has no such world: the tests are skipped.
+// Thrown by a maker if this machine has no such world: the tests are skipped.
 struct Unavailable {
   std::string why;
 };
 
 struct WorldMaker {
   std::string name;
-  std::function<std::shared_ptr<World>()> make;  // a new world, or the one that there can be
+  std::function<std::shared_ptr<World>()> make;  // a new world, or the only possible one
 };
 inline std::ostream& operator<<(std::ostream& out, const WorldMaker& maker) { return out << maker.name; }
 inline std::string world_name(const testing::TestParamInfo<WorldMaker>& info) { return info.param.name; }
@@ -46,11 +46,11 @@ class Conformance : public testing::TestWithParam<WorldMaker> {
   void SetUp() override;  // reserves the devices' memory
 
   // Runs the bodies of all local members, each on its own thread and with its end of a group of this name.
-  // Reports what they throw.
+  // Reports their exceptions.
   using Body = std::function<void(Communicator& communicator, Device& device)>;
   void meet(const std::string& name, std::span<const int> group, const Body& body);
 
-  // Groups of every size that the world can hold, in one process and across, in ascending order and not.
+  // Groups of every size that the world can hold, within one process and across, in ascending order and not.
   static std::vector<std::vector<int>> groups();
 
   std::shared_ptr<World> world_;

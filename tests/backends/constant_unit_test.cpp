@@ -9,7 +9,7 @@
 namespace boxcar::backends {
 namespace {
 
-// The bounds of a constant tell its unit too, as far as a share has no bounds of seconds.
+// The bounds of a constant also determine its unit, unless a share has bounds of seconds.
 TEST(ConstantUnit, AgreesWithTheBoundsOfEveryConstant) {
   int checked = 0;
   for (const std::string& preset : cluster_presets()) {

@@ -5,7 +5,7 @@
 //   class KernelTest : public tests::KernelCases { ... Device& device() override ... };
 //   TEST_P(KernelTest, EqualsTheReferenceInEveryType) { every_type(GetParam()); }
 //
-// Outputs start as nonzero bytes. Kernels run twice, and also in place where the op updates state.
+// Outputs start as nonzero bytes. Kernels run twice, and also in place if the op updates state.
 //
 // Every run draws new extents and inputs. Half of the calls draw multiples of a step (sums are exact, and
 // elements repeat), half draw numbers between them. A failure prints its seed; BOXCAR_SEED=123 repeats the
@@ -31,7 +31,7 @@ class KernelCases : public testing::TestWithParam<std::string> {
   // Memory of the device until the next forget().
   virtual void* memory(int64_t bytes) = 0;
   virtual void forget() = 0;
-  // Relative to the result, or to 1 where that is less.
+  // Relative to the result, or to 1 if the result is smaller.
   virtual double tolerance(ir::DType dtype) const = 0;
   // Whether a call is left out.
   virtual bool leaves_out(const backends::Call&) const { return false; }

@@ -64,7 +64,7 @@ void split_element(Random& random, const ir::Domain& domain, Reduction reduction
                    std::vector<double>& parts) {
   size_t owner = random() % parts.size();
   double rest = x;
-  // Mostly unequal where there is room; sometimes equal, or booleans would never be.
+  // Mostly unequal if there is room; sometimes equal, since booleans would otherwise never be.
   auto step = [&](double value, double end) { return value == end || random() % 4 == 0 ? 0 : domain.step; };
   for (size_t i = 0; i < parts.size(); ++i) {
     if (i == owner) continue;

@@ -5,11 +5,11 @@
 //
 // Every combination of input layouts is split over the devices: S in balanced parts, P into uneven random
 // parts that differ per operand. The op runs on each part, with its localized attributes. Each output is
-// judged alone, for each layout that it could have. A signature is right where all of its outputs are.
-// Several draws must agree.
+// judged alone, for each layout that it could have. A signature is right if all of its outputs are. Several
+// draws must agree.
 //
-// Not told apart: S of an axis of extent 1 (it is B with idle devices), and P(max), P(min) of an output that
-// is B. Not tried: P(sum) of booleans, which cannot hold it.
+// Not distinguished: S of an axis of extent 1 (it is B with idle devices), and P(max), P(min) of an output
+// that is B. Not tried: P(sum) of booleans, which cannot hold it.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@
 namespace boxcar::tests {
 
 struct Law1 {
-  std::vector<std::string> findings;  // one line each, empty where the law holds
+  std::vector<std::string> findings;  // one line each, empty if the law holds
   std::set<std::string> omitted;      // the reasons that were needed
   int64_t tried = 0, offered = 0;     // combinations of input layouts that fit together, signatures
 };
 
 Law1 check_law1(const ir::OpDef& def, const ir::Sample& sample, int64_t parts, uint64_t seed);
 
-// Values that tell right from wrong, as law 1 draws them.
+// Values that distinguish right from wrong, as law 1 draws them.
 backends::cpu::HostTensor draw_tensor(std::mt19937_64& random, const ir::TensorType& type,
                                       const ir::Domain& domain, bool infinite);
 // Splits one element over the devices so that `reduction` gives it back. Parts are equal only by chance.

@@ -1,4 +1,4 @@
-// Errors where devices cannot be GPUs: whole messages, without a GPU.
+// Errors if devices cannot be GPUs: whole messages, without a GPU.
 #include "backends/cuda/placement.h"
 
 #include <gtest/gtest.h>

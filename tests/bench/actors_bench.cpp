@@ -1,5 +1,5 @@
-// A message to an actor on the same thread, against a bare queue of functions. Both pass items around one
-// ring; each actor has two slots and acts as fast as its credits allow.
+// A message to an actor on the same thread, compared with a bare queue of functions. Both pass items around
+// one ring; each actor has two slots and acts as fast as its credits allow.
 #include <benchmark/benchmark.h>
 
 #include <deque>

@@ -1,4 +1,4 @@
-// Prints the rows of the performance budget (docs/design.md, section 6) that exist: whole commands as a user
+// Prints the existing rows of the performance budget (docs/design.md, section 6): whole commands as a user
 // runs them, with wall time, the simulator's own time and resident memory; then the simulator's events per
 // second against bare SimGrid's. Nothing here fails on a time.
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // all_reduce among virtual devices of one process, each on its own thread, by bytes of a device's tensor:
-// bytes_per_second is those bytes over the time of a call. Beside it, a member's own work in such a call: it
-// adds up its part of all tensors, and copies the other parts.
+// bytes_per_second is those bytes over the time of a call. For comparison, a member's own work in such a
+// call: it adds up its part of all tensors, and copies the other parts.
 #include <benchmark/benchmark.h>
 
 #include <cstring>

@@ -1,5 +1,5 @@
 // Memory-bound kernels of the CPU at the shapes of GPT-2 small with 4 x 1,024 tokens, in bytes of all
-// operands per second, beside memcpy (read and written) in the same run.
+// operands per second, compared with memcpy (read and written) in the same run.
 //
 //   build/tests/bench/kernels_bench
 #include <benchmark/benchmark.h>

@@ -1,10 +1,10 @@
-// The float32 matrix product of the CPU backend beside OpenBLAS, one thread each, in turns.
+// The float32 matrix product of the CPU backend compared with OpenBLAS, one thread each, in turns.
 //
 //   build/tests/bench/matmul_bench
 //
 // For each shape m x n x k: both libraries' billions of operations per second (an addition and a
 // multiplication are two), best of many turns in thread time, and their ratio. The budget (docs/design.md) is
-// 0.8. OpenBLAS is loaded at run time where installed (Debian: libopenblas0-pthread).
+// 0.8. OpenBLAS is loaded at run time if installed (Debian: libopenblas0-pthread).
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -1,10 +1,9 @@
 // The runtime on its threads, compared with the minimal code for the same work and with oneTBB's flow graph
-// where available. Items are messages, so that rows of one pattern compare:
+// if available. Items are messages, so that rows of one pattern are comparable:
 //
 //   local    a ring of 16 actors on one thread, of which one can act; a ring of functions in a queue; a ring
-//   of
-//            function nodes
-//   message  the same of 2 actors with 16 registers between them: 17 messages for each act
+//            of function nodes
+//   message  the same for 2 actors with 16 registers between them: 17 messages for each act
 //   thread   two actors on two threads in turn; two threads that pass a number to and fro through ring
 //            buffers; two nodes of flow graphs in two arenas
 //   act      an actor by itself: the cost of an act beside its kernel

@@ -1,4 +1,4 @@
-// Events per second of the simulator against bare SimGrid on the same pattern of queues: a pipeline of
+// Events per second of the simulator, compared with bare SimGrid on the same pattern of queues: a pipeline of
 // GPT-like stages on 1,024 devices, every rank simulated, every act a separate activity.
 //
 // The bare program has one SimGrid actor for each queue. It goes through the queue's acts in order, one at a

@@ -20,7 +20,7 @@ inline const std::string job_file =
     "model: {family: gpt, layers: 4, hidden: 256, heads: 8, seq: 128, vocab: 1000}\ncluster: {preset: "
     "dgx-a100-80g, gpus: 8}\n";
 
-// How a message about an unknown cluster ends.
+// The end of a message about an unknown cluster.
 inline const std::string known_clusters =
     "known: a100-80g-400g, a100-80g-800g, alps-gh200, dgx-1-v100-16g, dgx-1-v100-32g, dgx-2-v100-32g, "
     "dgx-a100-40g, dgx-a100-80g, dgx-h100, gb200-nvl72, gb300-nvl72, h100-80g-800g, hgx-b200, hgx-b300, "

@@ -1,4 +1,4 @@
-// `boxcar campaign` as a user starts it: what rows are made of, and refusals.
+// `boxcar campaign` as a user starts it: the contents of rows, and refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// `boxcar compare-trace`: a profile of a step beside the simulated one.
+// `boxcar compare-trace`: a profile of a step compared with the simulated one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

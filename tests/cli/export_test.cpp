@@ -1,5 +1,5 @@
-// boxcar export: its tables against our keys and the other frameworks' names, whole files, refusals. Laws:
-// export_laws_test.cpp.
+// boxcar export: its tables compared with our keys and the other frameworks' names, whole files, refusals.
+// Laws: export_laws_test.cpp.
 #include "cli/export/export.h"
 
 #include <fmt/format.h>

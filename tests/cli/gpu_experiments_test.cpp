@@ -1,4 +1,4 @@
-// experiments/gpu, which people run on a GPU machine: its work and messages without a GPU.
+// experiments/gpu, which users run on a GPU machine: its work and messages without a GPU.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// `boxcar import`, and training that goes on from what it wrote.
+// `boxcar import`, and training that continues from its output.
 #include "backends/onnx/import.h"
 
 #include <fmt/format.h>

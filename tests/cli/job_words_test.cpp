@@ -1,4 +1,4 @@
-// A job as people write it: units, presets, and names that others use.
+// A job as users write it: units, presets, and other programs' names.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

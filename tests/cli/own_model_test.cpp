@@ -1,4 +1,4 @@
-// Models of the user's own, as graph text: simulated, searched and trained.
+// Users' own models, as graph text: simulated, searched and trained.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// boxcar report of a file of runs: the document of its page, refusals, and the page as --serve gives it.
+// boxcar report for a file of runs: the document of its page, refusals, and the page as --serve gives it.
 #include "cli/report_runs.h"
 
 #include <arpa/inet.h>

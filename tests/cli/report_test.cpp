@@ -89,7 +89,7 @@ TEST(Report, VerdictSaysWhatIsNotKnown) {
   EXPECT_EQ(verdict_text(r), "  fits      no: 90 GB of 80 GB in a node, 10 GB too much\n");
 }
 
-// A document's shares sum to the step, also where a stage's devices differ and their means sum to more.
+// A document's shares sum to the step, also if a stage's devices differ and their means sum to more.
 TEST(Report, SharesOfTheStepSumToOne) {
   explain::Report r = example();
   r.stages[0].most_busy_seconds = 3, r.stages[0].most_busy_exposed_seconds = 1;

@@ -1,4 +1,4 @@
-// The commands in a fork of the test, where they are linked.
+// The commands in a fork of the test, if they are linked.
 #include "cli/program.h"
 #include "support/run_program.h"
 

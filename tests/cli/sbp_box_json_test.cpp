@@ -1,5 +1,5 @@
-// The output of `boxcar sbp box --json` suffices to carry out a route: an interpreter of that document alone,
-// as docs/boxing.md describes it, runs on numbers.
+// The output of `boxcar sbp box --json` suffices to execute a route: an interpreter that uses only that
+// document, as docs/boxing.md describes it, runs on numbers.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>

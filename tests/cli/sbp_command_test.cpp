@@ -27,7 +27,7 @@ std::string run(std::vector<std::string> arguments) {
   return out.str();
 }
 
-// The whole error message; "no error" and the output where nothing failed.
+// The whole error message; "no error" and the output if nothing failed.
 std::string message(const std::vector<std::string>& arguments) {
   try {
     return "no error: " + run(arguments);

@@ -1,4 +1,4 @@
-// boxcar search --sensitivity, and the same question to explain.
+// boxcar search --sensitivity, and the same question of explain.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

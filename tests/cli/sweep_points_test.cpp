@@ -1,4 +1,4 @@
-// The points of a sweep file: values of its keys, their product, and mistakes at their place.
+// The points of a sweep file: values of its keys, their product, and errors with their places.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// `boxcar table` and the file of runs that it reads: queries, the Pareto view, files of strangers.
+// `boxcar table` and the file of runs that it reads: queries, the Pareto view, files from strangers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// `boxcar tokenize`, and training on what it wrote.
+// `boxcar tokenize`, and training on its output.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// `boxcar train` where the machine fails: full disks, folders that cannot be written or are gone, another run
-// in the same folder, a clock that jumps. It ends and leaves the last checkpoint whole, or goes on. A resumed
-// run equals an undisturbed one, bit for bit.
+// `boxcar train` when the machine fails: full disks, folders that cannot be written or are gone, another run
+// in the same folder, a clock that jumps. It ends and leaves the last checkpoint whole, or continues. A
+// resumed run equals an undisturbed one, bit for bit.
 #include <grp.h>
 #include <signal.h>
 #include <sys/wait.h>

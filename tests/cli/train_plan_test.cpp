@@ -1,4 +1,4 @@
-// `boxcar train --plan`: a saved plan trains like the keys it was made from, and refuses all else.
+// `boxcar train --plan`: a saved plan trains like the keys it was made from, and refuses everything else.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,4 +1,4 @@
-// Jobs that `boxcar train` refuses, and how it ends where it cannot go on: whole messages.
+// Jobs that `boxcar train` refuses, and its end if it cannot continue: whole messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>

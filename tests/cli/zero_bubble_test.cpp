@@ -1,5 +1,5 @@
-// Zero-bubble schedules against 1F1B, as in Qi et al. 2023 (arXiv:2401.10241): smaller bubbles, with about
-// the same memory or about twice the activations.
+// Zero-bubble schedules compared with 1F1B, as in Qi et al. 2023 (arXiv:2401.10241): smaller bubbles, with
+// about the same memory or about twice the activations.
 #include <gtest/gtest.h>
 
 #include <algorithm>

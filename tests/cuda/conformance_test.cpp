@@ -1,4 +1,4 @@
-// The conformance tests on eight devices that share the GPUs there are. Skipped where there is none.
+// The conformance tests on eight devices that share the available GPUs. Skipped if there is none.
 #include "backends/conformance.h"
 
 #include "gpu.h"

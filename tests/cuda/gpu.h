@@ -1,4 +1,4 @@
-// Whether there is a GPU for a test, and if not, why not.
+// Whether there is a GPU for a test, and the reason if not.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace boxcar::tests {
 
-// `devices` devices on the available GPUs; null, with the reason in `why`, where there is none.
+// `devices` devices on the available GPUs; null, with the reason in `why`, if there is none.
 inline std::unique_ptr<backends::Backend> gpus(int devices, std::string& why) {
   try {
     return backends::cuda::make_cuda_backend(devices, {.share_gpus = true});

@@ -1,6 +1,6 @@
-// Steps as CUDA graphs equal the steps that they were recorded from, bit for bit: with different data,
-// learning rates, Adam corrections and dropped elements each, whole or in several calls. Skipped where there
-// is no GPU.
+// Steps as CUDA graphs equal the steps from which they were recorded, bit for bit, each with different data,
+// learning rates, Adam corrections and dropped elements, whole or in several calls. Skipped if there is no
+// GPU.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// An image network trains on GPUs as on the CPU, with channels first and last. Skipped where there is no GPU.
+// An image network trains on GPUs as on the CPU, with channels first and last. Skipped if there is no GPU.
 #include "images.h"
 
 #include <gtest/gtest.h>

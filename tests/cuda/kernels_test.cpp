@@ -1,4 +1,4 @@
-// Every kernel of the CUDA device against the reference kernels, on the CPU's list of cases. Skipped where
+// Every kernel of the CUDA device compared with the reference kernels, on the CPU's list of cases. Skipped if
 // there is no GPU.
 #include <sanitizer/asan_interface.h>
 

@@ -1,5 +1,5 @@
 // Law 4 on GPUs: the plans of tests/train, which train like one device on the CPU backend, do so on devices
-// that share the available GPUs. Skipped where there is no GPU.
+// that share the available GPUs. Skipped if there is no GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>

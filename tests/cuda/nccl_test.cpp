@@ -1,6 +1,6 @@
-// The real NCCL called as the backend calls it, by a group of one: that its library takes the table's
-// functions, configuration and types, and that its calls are on the stream. A second member would need a
-// second GPU. Skipped where there is no GPU or no NCCL.
+// The real NCCL called as the backend calls it, by a group of one: its library takes the table's functions,
+// configuration and types, and its calls are on the stream. A second member would need a second GPU. Skipped
+// if there is no GPU or no NCCL.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 

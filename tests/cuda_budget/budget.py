@@ -3,11 +3,11 @@
 
     budget.py --launches build/tests/cuda_launches [--nvcc nvcc] [--folder build/cuda_budget] [--write]
 
-Each kernel is compiled to PTX, and a few threads of each launch are carried out (ptx.py). Its time is the largest of
+Each kernel is compiled to PTX, and a few threads of each launch are executed (ptx.py). Its time is the largest of
 
-    bytes     what it moves, in whole sectors of 32 bytes, at 3.35 TB/s
-    cache     the same and what several blocks read, at 1.5 times that rate
-    waiting   the same, where loads under way in a multiprocessor's threads do not cover the memory's latency
+    bytes     bytes that it moves, in whole sectors of 32 bytes, at 3.35 TB/s
+    cache     the same and reads by several blocks, at 1.5 times that rate
+    waiting   the same, if loads in flight in a multiprocessor's threads do not cover the memory's latency
     units     instructions by unit (issue, whole numbers, special functions, float64) at the clock of 1.755 GHz
 
 and the ratio is that over the bytes' time of the op: each operand once. Data sheet of the H100 SXM:

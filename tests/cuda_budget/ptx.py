@@ -1,10 +1,10 @@
-"""Counts a kernel's instructions: a thread of a launch, carried out in PTX.
+"""Counts a kernel's instructions: a thread of a launch, executed in PTX.
 
     module = Module(open("rows.ptx").read())
     count = module.kernels[name].run([bytes.fromhex(a) for a in arguments], grid, block, block_at, thread_at)
     count.issued, count.bytes, count.accesses ...
 
-A thread is alone: a shuffle returns its own value, a vote says what it gave, barriers pass. Memory that it has
+A thread is alone: a shuffle returns its own value, a vote returns its own, barriers pass. Memory that it has
 not written itself reads as zeros, or as `words` says. Functions that PTX calls (powers, large angles) count CALL instructions and
 return zero.
 

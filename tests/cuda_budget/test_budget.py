@@ -1,5 +1,5 @@
 """Kernels of GPT-2, Llama and ResNet-50 stay within their budget, counted from PTX (budget.py). Skipped, with the reason,
-where there is no nvcc; the counter itself is tested everywhere."""
+if there is no nvcc; the counter itself is always tested."""
 
 import os
 import pathlib

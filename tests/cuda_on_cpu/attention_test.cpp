@@ -1,5 +1,5 @@
-// Attention uses cuDNN's graphs where available, in slices where its scores would take much memory, and
-// equals the reference. Elsewhere it uses our kernels.
+// Attention uses cuDNN's graphs if available, in slices if its scores would take much memory, and equals the
+// reference. Otherwise it uses our kernels.
 #include <gtest/gtest.h>
 
 #include <cmath>

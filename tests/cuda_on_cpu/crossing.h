@@ -1,11 +1,11 @@
-// Plans of two devices with several groups of both, which they come to in opposite orders: device 0 has the
+// Plans of two devices with several groups of both, which they reach in opposite orders: device 0 has the
 // operand of the first group first, device 1 that of the last.
 //
 //   device 0   copy_in  x1 x2 ... xn    compute  y1 y2 ... yn    net1 a1   net2 a2 ...
 //   device 1   copy_in  xn ... x2 x1    compute  yn ... y2 y1    net1 a1   net2 a2 ...
 //
-// The first half of the y are made by one kernel, the others by another. In each program, collectives stand
-// in the order a1 a2 ... an, which is the one that plans are proved by.
+// The first half of the y are made by one kernel, the others by another. In each program, collectives are in
+// the order a1 a2 ... an, by which plans are proved.
 #pragma once
 
 #include <fmt/format.h>

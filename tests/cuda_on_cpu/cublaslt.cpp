@@ -1,8 +1,8 @@
 // Matrix products by cuBLASLt's interface and rules: matrices are column-major, d = alpha op(a) op(b) + beta
 // c, sums are in float, or in double for matrices of doubles. It refuses what cuBLASLt refuses: operands that
-// do not fit, mixtures of types, algorithms that its heuristics did not give. It writes to the workspace, as
-// cuBLASLt may. Of the algorithms that the heuristics give, the first is slow, the second fails to run, and
-// the third is the fastest.
+// do not fit, mixtures of types, algorithms that its heuristics did not propose. It writes to the workspace,
+// as cuBLASLt may. Of the proposed algorithms, the first is slow, the second fails to run, and the third is
+// the fastest.
 #include "cublasLt.h"
 
 #include <cmath>

@@ -1,10 +1,10 @@
-// Convolutions, batch norm and attention by cuDNN's graph interface. A descriptor holds attributes,
-// each set once, with the types and counts of its kind. It must be complete when it is finalized, and the
-// descriptors that it refers to must be finalized before. A graph runs operation by operation, in double and
-// rounded to its tensors' types; each operation must read tensors already written. Heuristics name three
-// engines: one whose bits do not repeat, one that wants more memory than anybody gives, and one that works.
-// Batch norm has engines only for images whose channels are last and fill 16 bytes, attention only for 16-bit
-// heads of 8, 16, ... up to 128 elements.
+// Convolutions, batch norm and attention by cuDNN's graph interface. A descriptor holds attributes, each set
+// once, with the types and counts of its kind. It must be complete when it is finalized, and the descriptors
+// to which it refers must be finalized before. A graph runs operation by operation, in double and rounded to
+// its tensors' types; each operation must read tensors already written. Heuristics name three engines: one
+// whose bits do not repeat, one that needs more memory than anybody gives, and one that works. Batch norm has
+// engines only for images whose channels are last and fill 16 bytes, attention only for 16-bit heads of 8,
+// 16, ... up to 128 elements.
 #include "cudnn.h"
 
 #include <cstring>

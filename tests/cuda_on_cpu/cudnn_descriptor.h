@@ -15,7 +15,7 @@ struct Descriptor {
   using Pointer = std::shared_ptr<Descriptor>;
   cudnnBackendDescriptorType_t type;
   bool finalized = false;
-  std::map<cudnnBackendAttributeName_t, std::vector<int64_t>> numbers;  // bit patterns where not integers
+  std::map<cudnnBackendAttributeName_t, std::vector<int64_t>> numbers;  // bit patterns if not integers
   std::map<cudnnBackendAttributeName_t, std::vector<Pointer>> descriptors;
   int64_t engine = -1;
 

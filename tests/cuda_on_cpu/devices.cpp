@@ -1,5 +1,5 @@
-// CUDA's runtime over the host's memory: its GPUs and their contexts. One GPU, or as many as the environment
-// variable CUDA_ON_CPU_GPUS says.
+// CUDA's runtime over the host's memory: its GPUs and their contexts. One GPU, or the number in the
+// environment variable CUDA_ON_CPU_GPUS.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>

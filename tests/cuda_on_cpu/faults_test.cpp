@@ -1,4 +1,4 @@
-// Errors that a user sees where training on GPUs cannot go on, over the stand-in for CUDA: one message, and
+// Errors that a user sees if training on GPUs cannot continue, over the stand-in for CUDA: one message, and
 // no endless wait. Placement on GPUs and NCCL's errors: tests/backends.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Kernels that an image network runs: convolutions are cuDNN's, batch norms where channels are last and fill
+// Kernels that an image network runs: convolutions are cuDNN's, batch norms too if channels are last and fill
 // 16 bytes.
 #include "images.h"
 

@@ -1,4 +1,4 @@
-// Kernels as `boxcar train` tells of them: which way each op goes, and where a faster one is not taken, why.
+// Kernels as `boxcar train` reports them: the way of each op, and the reason if a faster one is not taken.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Plans of two devices that pass what they load to each other, with two micro-batches per step.
+// Plans of two devices that pass their loads to each other, with two micro-batches per step.
 //
 // Device 0 loads x[e] = b + 100 e and passes column 1 of [3, 2], so b + 100 first. Device 1 adds its own load
 // and passes the sum back, after a control register.

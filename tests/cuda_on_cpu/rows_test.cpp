@@ -1,4 +1,4 @@
-// Sums over more rows than a grid has blocks for beside columns: stretches of rows grow with their number.
+// Sums over more rows than a grid has blocks for besides columns: stretches of rows grow with their number.
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -1,16 +1,16 @@
-// State of the stand-in for CUDA that its parts share, and the rules by which it acts.
+// State that the parts of the stand-in for CUDA share, and the rules by which it acts.
 //
 // Streams are as late as possible: a launched act runs only when somebody waits for it, by stream or by
 // event, after everything that it waits for itself. So an act that does not wait for its input finds it
-// unwritten. With Machine::seed, each call lets streams of its GPU run besides, in an order drawn at random,
-// and graphs draw which of the acts that could run is next.
+// unwritten. With Machine::seed, each call also lets streams of its GPU run, in an order drawn at random, and
+// graphs draw which of the runnable acts is next.
 //
 // An act of a library may wait for other streams' acts, by put_until: it is polled, also as part of a graph,
 // whenever somebody waits for its stream. It has multiprocessors from its begin to its end, and a kernel
-// needs one that is free. Of a graph, Machine::branches acts are under way at once, at most.
+// needs a free one. At most Machine::branches acts of a graph run at once.
 //
 // Kernels are loaded lazily: the first launch of each on a GPU takes the GPU's context and waits until all
-// that was launched there is done; other calls on this GPU wait meanwhile.
+// earlier launches there are done; other calls on this GPU wait meanwhile.
 //
 // Captured acts are a graph. A launch runs them in an order as far from that of the capture as dependencies
 // allow. Calls that CUDA refuses while streams are captured are refused; so, as in its strictest mode, are
@@ -41,10 +41,10 @@ namespace cuda_on_cpu {
 struct Put {
   Act act;
   int gpu = 0;
-  int blocks = 0;       // multiprocessors that it has while it is under way
+  int blocks = 0;       // multiprocessors that it has while it runs
   bool kernel = false;  // needs one
 };
-// An act on its way.
+// An act that is running.
 struct Running {
   Kept kept;
   int got = 0;  // multiprocessors
@@ -53,7 +53,7 @@ struct Work {
   std::deque<Put> acts;
   Running first;  // the first act, which waits
   int64_t launched = 0, done = 0;
-  double milliseconds = 0;  // that its acts report
+  double milliseconds = 0;  // reported by its acts
 };
 struct Record {
   std::shared_ptr<Work> work;  // null: nothing was recorded
@@ -104,15 +104,15 @@ class Called {
 
 // --- acts, under the lock
 
-// Whether the act is over. It has multiprocessors from when it has got all that it needs.
+// Whether the act is over. It has multiprocessors from the moment when it has all that it needs.
 bool poll(const Put& put, Running& running);
-// Runs the stream's acts up to this one. False where one of them waits for something that has not come.
+// Runs the stream's acts up to this one. False if one of them waits for something that has not come.
 bool run(Work& work, int64_t until);
 // Runs until all are done; others may launch in between.
 void run_to_end(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Work>& work, int64_t until);
 // Runs the thread's GPU to its end; other GPUs, which may be another process's, as far as they get.
 void run_all(std::unique_lock<std::mutex>& lock);
-// Lets streams of the thread's GPU run as far as is drawn.
+// Lets streams of the thread's GPU run as far as drawn.
 void run_some();
 
 // --- captures, under the lock
@@ -122,7 +122,7 @@ void run_some();
 bool captures();
 // Invalidates the capture.
 cudaError_t refused_by(const std::shared_ptr<Capture>& capture, cudaError_t error);
-// Runs the graph. False where all that could run waits. `kept`: of one launch.
+// Runs the graph. False if all runnable acts wait. `kept`: of one launch.
 bool run_graph(CUgraphExec_st& exec, Kept& kept);
 
 }  // namespace cuda_on_cpu

@@ -1,6 +1,6 @@
-// Runs of two processes, which are threads here, each with a GPU that is as unkind as CUDA and NCCL allow:
-// kernels are loaded when they are first launched, which waits for all that is on the GPU; collectives keep
-// their multiprocessors while they wait for each other; what runs next is drawn.
+// Runs of two processes, which are threads here, each with a GPU that is as unfavourable as CUDA and NCCL
+// allow: kernels are loaded when they are first launched, which waits for all work on the GPU; collectives
+// keep their multiprocessors while they wait for each other; the next act is drawn.
 #include <gtest/gtest.h>
 
 #include <array>

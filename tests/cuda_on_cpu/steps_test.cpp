@@ -1,5 +1,5 @@
 // A training step's use of CUDA: all memory, marks, streams and graphs exist after the first step, copies
-// wait for the host in neither direction, and the host waits for no act, also where acts are timed.
+// wait for the host in neither direction, and the host waits for no act, even if acts are timed.
 #include <gtest/gtest.h>
 
 #include <array>

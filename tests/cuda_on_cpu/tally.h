@@ -1,5 +1,5 @@
-// Counts and times that the stand-ins' acts report to the tests: how often something ran, and how long an act
-// says that it took.
+// Counts and times that the stand-ins' acts report to the tests: how often something ran, and the reported
+// time of an act.
 //
 //   tally("product by algorithm 2"), spend(1.5);        // in an act
 //   tallied("product by algorithm 2") == 1              // in a test, after a wait
@@ -14,8 +14,8 @@
 
 namespace cuda_on_cpu {
 
-// A kernel's launch: its address, and the bytes of each of its parameters. Without a kernel: so many bytes of
-// memory are set.
+// A kernel's launch: its address, and the bytes of each of its parameters. Without a kernel: this many bytes
+// of memory are set.
 struct Launched {
   const void* kernel = nullptr;
   dim3 grid = {}, block = {};
@@ -32,9 +32,9 @@ struct Machine {
   bool lazy = true;                                 // a kernel is loaded by its first launch
   int multiprocessors = 132;                        // of a GPU
   size_t memory = size_t{8} << 30;                  // of a GPU, in bytes
-  int branches = 1 << 30;                           // of a graph that are under way at once, at most
+  int branches = 1 << 30;                           // the most of a graph that run at once
   int64_t seed = -1;                                // 0 and up: acts run early, in an order drawn by this
-  std::function<void(const Launched&)> watch = {};  // is told of each launch; no act runs then
+  std::function<void(const Launched&)> watch = {};  // told of each launch; no act runs then
 };
 void pretend(const Machine& machine);
 Machine pretended();
@@ -60,12 +60,12 @@ void tally(const std::string& what);
 // Puts an act of a library, with a kernel of this name, on the stream. A captured act may run repeatedly.
 cudaError_t put(cudaStream_t stream, std::function<void()> act, const std::string& kernel = "");
 // Puts an act that may wait for others without blocking anyone: it is polled until it returns true. `kept` is
-// its own state between polls, and null whenever it begins. It begins when it has got `blocks`
-// multiprocessors, which may come one by one, and has them until it is over.
+// its own state between polls, and null whenever it begins. It begins when it has `blocks` multiprocessors,
+// which may come one by one, and keeps them until it is over.
 using Kept = std::shared_ptr<void>;
 using Act = std::function<bool(Kept& kept)>;
 cudaError_t put_until(cudaStream_t stream, Act act, int blocks = 0);
-// Counts a call that needs a context. One of a thread that has chosen no GPU makes one on GPU 0: it is
+// Counts a call that needs a context. A call of a thread that has chosen no GPU makes one on GPU 0 and is
 // tallied as "calls without a GPU".
 void touch();
 // How often `what` was tallied. From any thread.

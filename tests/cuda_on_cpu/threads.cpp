@@ -29,8 +29,8 @@ namespace {
 constexpr size_t stack_bytes = size_t{128} << 10;
 constexpr size_t lanes = 32;
 
-// A place where execution goes on. A fiber runs threads until one waits, stays with it, and goes on when it
-// can.
+// A place where execution continues. A fiber runs threads until one waits, stays with it, and continues when
+// it can.
 struct Place {
 #ifdef __x86_64__
   void* top = nullptr;  // of its stack, where it paused

@@ -1,4 +1,4 @@
-// Kernels on vectors, and what they rest on: divisions by multiplication; tables' gradients with more indices
+// Kernels on vectors, and their foundations: divisions by multiplication; tables' gradients with more indices
 // of a row than a block sorts; communication's streams.
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The real cuDNN, from 9.8 on, plans for GPUs that are only described to it. The tests show without a GPU
-// that it has engines for our graphs, with kernels that it compiles for them; they do not show what these
-// compute.
+// that it has engines for our graphs, with kernels that it compiles for them; they do not show the results of
+// these.
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>

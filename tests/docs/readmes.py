@@ -1,9 +1,9 @@
-"""Each folder's README.md against the files of its folder.
+"""Compares each folder's README.md with the files of its folder.
 
   python3 tests/docs/readmes.py [ROOT]
 
 It fails if a top folder with a CMakeLists.txt has no README.md, if a README.md omits a source file of its folder or
-one of its subfolders, if it names a file that is not there, or if it begins with a table instead of a paragraph that
+one of its subfolders, if it names a file that does not exist, or if it begins with a table instead of a paragraph that
 says what to read it for. `name.*`, `name.h` and `name.cpp` each stand for every file of that name, whatever it ends
 in; capitals and `*` stand for any text (`kernels_GROUP.cpp`). In columns with the heading `file`, `script` or `folder`, the end may be left out. The files of
 a subfolder without a README.md need not be listed.

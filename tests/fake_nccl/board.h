@@ -1,11 +1,11 @@
-// Bytes by name that threads and processes of a machine share, as files of a folder; in memory where the
-// system has /dev/shm. A file appears whole or not at all, even if its writer dies; there are no locks.
+// Named bytes that threads and processes of a machine share, as files of a folder; in memory if the system
+// has /dev/shm. A file appears whole or not at all, even if its writer dies; there are no locks.
 //
 //   const Board board(new_folder());            // in another process: board(the same folder)
-//   board.put("round.7.1", bytes);              // a name is put once, by one
+//   board.put("round.7.1", bytes);              // each name is put once, by one writer
 //   board.find("round.7.0");                    // nothing: not yet
 //
-// Callable from any thread. Throws std::runtime_error where the folder is not writable.
+// Callable from any thread. Throws std::runtime_error if the folder is not writable.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // A library with the part of NCCL's C interface that Boxcar uses, between threads and processes of one
 // machine. They meet on a board (board.h) named by a communicator's unique id; stream.h has the streams. It
-// is strict where NCCL hangs or leaves the outcome open:
+// is strict in cases in which NCCL hangs or leaves the outcome open:
 //
 // - a communicator that is used before its set-up has ended, or while a call is in progress: invalid usage;
 // - two threads in one communicator at once: invalid usage;

@@ -11,7 +11,7 @@ namespace fake_nccl {
 // captured act begins repeatedly.
 using Kept = std::shared_ptr<void>;
 using Act = std::function<bool(Kept& kept)>;
-// `blocks`: multiprocessors that it has while it is under way.
+// `blocks`: multiprocessors that it has while it runs.
 void put(void* stream, Act act, int blocks);
 bool captures(void* stream);
 // The calling thread makes a call that needs its GPU.

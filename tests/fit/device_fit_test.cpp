@@ -16,7 +16,7 @@ namespace {
 
 using backends::DeviceProfile;
 
-// Samples that a device with known constants would give.
+// Samples of a device with known constants.
 measure::Samples samples_of(const DeviceProfile& device, const backends::Cluster& cluster) {
   measure::Samples samples;
   samples.memory_bytes = device.memory_bytes;

@@ -1,4 +1,4 @@
-// A checkpoint's `latest` and state.json, beside weights that are right.
+// A checkpoint's `latest` and state.json, beside correct weights.
 #include "backends/host/checkpoint.h"
 
 #include <algorithm>

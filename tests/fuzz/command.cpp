@@ -1,5 +1,5 @@
 // Command lines of every command, a word on each line, in a folder with a file of every kind: parsed, read
-// and checked, up to where the work begins. Output stays in the folder, since words have no slashes.
+// and checked, but not executed. Output stays in the folder, since words have no slashes.
 #include <algorithm>
 #include <filesystem>
 #include <map>

@@ -1,4 +1,4 @@
-// Graph text, also as a model of the user's own; for valid graphs the queries that planning makes of each op.
+// Graph text, also as a user's own model; for valid graphs the queries that planning makes of each op.
 #include "ir/graph.h"
 
 #include "harness.h"

@@ -1,5 +1,5 @@
-// The law that every parser keeps for any input: it returns a value or throws boxcar::Error, nothing else.
-// Where there is a text form, a value that is written and read again is the same.
+// The law that every parser keeps for any input: it returns a value or throws boxcar::Error, nothing else. If
+// there is a text form, a value that is written and read again is the same.
 //
 //   void fuzz_sbp(std::string_view input) { reads_back(input, parse_sbp, write); }
 //
@@ -29,7 +29,7 @@ void fuzz_images(std::string_view input);
 void fuzz_job(std::string_view input);
 void fuzz_measurements(std::string_view input);
 void fuzz_model_config(std::string_view input);
-void fuzz_onnx(std::string_view input);  // linked where protobuf was found
+void fuzz_onnx(std::string_view input);  // linked if protobuf was found
 void fuzz_plan(std::string_view input);
 void fuzz_safetensors(std::string_view input);
 void fuzz_samples(std::string_view input);
@@ -39,12 +39,12 @@ void fuzz_framework(std::string_view input);
 void fuzz_tokenizer(std::string_view input);  // a tokenizer.json, a .model
 void fuzz_tokens(std::string_view input);
 
-// Thrown where the law does not hold.
+// Thrown if the law does not hold.
 struct Broken : std::logic_error {
   using std::logic_error::logic_error;
 };
 
-// The result of `work`, or nothing where it throws Error.
+// The result of `work`, or nothing if it throws Error.
 template <class Work>
 auto allowed(Work work) -> std::optional<decltype(work())> {
   try {
@@ -59,7 +59,7 @@ bool ends(Work work) {
   return allowed([&] { return work(), true; }).has_value();
 }
 
-// parse(input), where it parses; then parse(write(value)) is the same value. Types without == are compared by
+// parse(input), if it parses; then parse(write(value)) is the same value. Types without == are compared by
 // their written text.
 template <class Parse, class Write>
 auto reads_back(std::string_view input, Parse parse, Write write) {

@@ -1,4 +1,4 @@
-// What `boxcar profile --samples` writes, and the fit to it.
+// The output of `boxcar profile --samples`, and the fit to it.
 #include "backends/machines/device_profile.h"
 #include "cli/samples_file.h"
 #include "folder.h"

@@ -1,4 +1,4 @@
-// Every harness on its seeds: real examples, and inputs that broke a parser once.
+// Every harness on its seeds: real examples, and inputs that once broke a parser.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Tokens that tell where they are.
+// Tokens that are their own positions.
 #pragma once
 
 #include <string>

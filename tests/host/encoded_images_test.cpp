@@ -24,7 +24,7 @@ std::vector<std::byte> bytes_of(const std::string& text) {
   return {bytes.begin(), bytes.end()};
 }
 
-// A slope in each colour, that no part of a JPEG file is far from.
+// A slope in each colour, close to every part of a JPEG file.
 uint8_t slope(int64_t x, int64_t y, int colour) {
   return static_cast<uint8_t>(colour == 0 ? x : colour == 1 ? y : (x + y) / 2);
 }

@@ -1,4 +1,4 @@
-// Our files, read by a few lines of Python written from the format's description alone.
+// Our files, read by a few lines of Python written only from the format's description.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>

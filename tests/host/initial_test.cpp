@@ -1,4 +1,4 @@
-// Initial weights: each tensor's rule, and that parts are parts of one whole.
+// Initial weights: each tensor's rule, and parts as parts of one whole.
 #include "backends/host/initial.h"
 
 #include <gtest/gtest.h>

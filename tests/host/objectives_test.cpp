@@ -22,7 +22,7 @@ using testing::ElementsAreArray;
 
 const MaskedSizes sizes{.seq = 20, .masked = 5, .vocab = 10003};
 
-// A sample's tokens in their places, with those restored that are predicted.
+// A sample's tokens in their places, with the predicted ones restored.
 std::vector<int64_t> text_of(const MaskedSamples::Sample& sample) {
   std::vector<int64_t> text(sample.tokens.size());
   for (size_t row = 0; row < text.size(); ++row) at(text, sample.positions[row]) = sample.tokens[row];

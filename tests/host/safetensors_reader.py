@@ -1,4 +1,4 @@
-"""An independent reader of the safetensors format, from its published description alone.
+"""An independent reader of the safetensors format, written only from its published description.
 
     python3 safetensors_reader.py FILE    prints a line per tensor: name dtype [shape] crc32 of its bytes
 """

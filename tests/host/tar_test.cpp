@@ -14,7 +14,7 @@ using backends::host::InputFile;
 using backends::host::tar_entries;
 using testing::ElementsAre;
 
-// Name and content of each.
+// Name and content of each file.
 std::vector<std::string> files_in(const std::string& path) {
   const InputFile archive(path);
   std::vector<std::string> all;

@@ -43,8 +43,8 @@ inline std::string contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// The exit code and message that `run` throws, as "2: out/latest: ...", without `folder` and its slash; ""
-// where it throws nothing.
+// The exit code and message that `run` throws, as "2: out/latest: ...", without `folder` and its slash; "" if
+// it throws nothing.
 template <class Run>
 std::string message_of(const TemporaryFolder& folder, Run run) {
   try {

@@ -1,4 +1,4 @@
-// Tokenizers: byte pairs against the plain algorithm, files of all kinds, and what is refused.
+// Tokenizers: byte pairs compared with the plain algorithm, files of all kinds, and refusals.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

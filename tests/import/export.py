@@ -4,7 +4,7 @@
     tests/import/export.py             # needs python3-torch, python3-torchvision (files in the project: of Debian's 1.13.1)
     tests/import/export.py --full DIR  # the same models at their published sizes, for tests/import/full
 
-Each model is small but has every layer of its kind. NAME.onnx is what torch.onnx.export writes; NAME.safetensors
+Each model is small but has every layer of its kind. NAME.onnx is the output of torch.onnx.export; NAME.safetensors
 holds the inputs and the output of the model for them.
 """
 import argparse

@@ -1,5 +1,4 @@
-// Operators by themselves: what an imported graph computes, which of its parameters are one, and what is
-// refused.
+// Operators by themselves: the results of an imported graph, which of its parameters are one, and refusals.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Models that PyTorch exported: imported, they compute what PyTorch computed.
+// Models that PyTorch exported: imported, they give PyTorch's results.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

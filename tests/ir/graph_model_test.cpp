@@ -51,7 +51,7 @@ TEST(GraphModels, TheBatchIsANumber) {
   EXPECT_EQ(ir::models::parameters(model), 6 * 8 + 8 * 3);
 }
 
-// Products with the batch, quotes, comments and names that hold the word.
+// Products with the batch, quotes, comments and names that contain the word.
 TEST(GraphModels, TheBatchStandsInProducts) {
   const GraphModel model = read_graph_model(R"(# float32[batch]
 graph batch layers=1

@@ -1,5 +1,5 @@
-// Every op with arbitrary numbers: huge, negative, at the limits. It returns types or refuses, and all that
-// follows from the types is in bounds; the sanitizers of the asan preset report overflows.
+// Every op with arbitrary numbers: huge, negative, at the limits. It returns types or refuses, and everything
+// that follows from the types is in bounds; the sanitizers of the asan preset report overflows.
 #include "ir/limits.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Types of registers that acts read and write fit the acts: whole messages where they do not.
+// Types of registers that acts read and write fit the acts: whole messages if they do not.
 #include <gtest/gtest.h>
 
 #include <string>

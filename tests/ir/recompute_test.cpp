@@ -1,4 +1,4 @@
-// Which ops run again in the backward pass, and where.
+// Which ops are recomputed in the backward pass, and where.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // A run of several processes whose process 1 fails as the second argument says; mpirun runs it for
-// faults_test.cpp. Each process has one device, and all meet in a barrier: of the CPU backend, or of groups
-// by NCCL's interface, as the first argument says.
+// faults_test.cpp. Each process has one device, and all meet in a barrier of the CPU backend or of groups by
+// NCCL's interface, as the first argument says.
 #include <fmt/format.h>
 #include <signal.h>
 

@@ -37,7 +37,7 @@ inline constexpr const char* mpirun = BOXCAR_MPIRUN;
 inline constexpr const char* mpirun = nullptr;
 #endif
 
-// A folder with a text to train on. Skipped where there is no mpirun.
+// A folder with a text to train on. Skipped if there is no mpirun.
 class MpiTrain : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -95,7 +95,7 @@ class MpiTrain : public ::testing::Test {
     execv(argv[0], argv.data());
     _exit(127);
   }
-  // The exit code; -1 where the run had to be killed.
+  // The exit code; -1 if the run had to be killed.
   static int end_of(pid_t child) {
     int status = 0;
     for (const auto end = Clock::now() + too_long; waitpid(child, &status, WNOHANG) == 0;) {
@@ -166,7 +166,7 @@ class MpiTrain : public ::testing::Test {
     return -1;
   }
 
-  // Waits until something holds; a hanging test goes on and fails.
+  // Waits until a condition holds; a hanging test continues and fails.
   template <typename Holds>
   static void wait_until(Holds holds) {
     for (const auto end = Clock::now() + too_long; !holds() && Clock::now() < end;)

@@ -1,5 +1,5 @@
 // Two hosts, each with its own network and a wire between them, and a run over both: the wire is cut for a
-// while and for good.
+// while and permanently.
 #include <sched.h>
 #include <sys/prctl.h>
 

@@ -1,4 +1,4 @@
-// `boxcar sweep` in ranks that mpirun started: each point has one row, whoever dies.
+// `boxcar sweep` in ranks that mpirun started: each point has one row, whichever rank dies.
 #include "mpi_train.h"
 
 namespace boxcar::tests {

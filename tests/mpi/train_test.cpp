@@ -1,5 +1,5 @@
 // `boxcar train` over several processes as a user runs it: losses equal one process's, under chaos too; and
-// messages where a process dies or stops.
+// messages if a process dies or stops.
 #include "mpi_train.h"
 
 namespace boxcar::tests {

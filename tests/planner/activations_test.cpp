@@ -1,6 +1,6 @@
-// Activations that a plan keeps per layer, against the formula of published work: per s x b x h, in bytes, 10
-// + 24 / t with tensor parallelism alone and 34 / t with sequence parallelism (Korthikanti et al. 2022,
-// arXiv:2205.05198), less two dropout masks of one byte each, which are drawn again instead.
+// Activations that a plan keeps per layer, compared with the formula of published work: per s x b x h, in
+// bytes, 10 + 24 / t with only tensor parallelism and 34 / t with sequence parallelism (Korthikanti et al.
+// 2022, arXiv:2205.05198), less two dropout masks of one byte each, which are drawn again instead.
 #include <gtest/gtest.h>
 
 #include "backends/machines/framework.h"

@@ -1,4 +1,4 @@
-// The order in which devices come to their communication.
+// The order in which devices reach their communication.
 #include "planner/communication_order.h"
 
 #include <gtest/gtest.h>

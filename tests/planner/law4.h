@@ -7,7 +7,7 @@ namespace boxcar::planner {
 
 // `choose`: the layouts; null: those that follow from the hints.
 void expect_law_4(const Job& job, const Choose& choose = nullptr);
-// Of the job's training graph, laid out otherwise.
+// The same for the job's training graph with another layout.
 void expect_law_4(const Job& job, LaidOut laid);
 
 }  // namespace boxcar::planner

@@ -45,7 +45,7 @@ TEST(Mesh, StandsOnDevicesInTheOrderThatIsGiven) {
   EXPECT_EQ(mesh_of(h).device(6, 1), 5);
   EXPECT_EQ(mesh_of(h).stage_of(5, 2), 1);
   EXPECT_EQ(mesh_of(h).stage_of(13, 2), 0);
-  // Every order has every device once; experts and replicas take the place of dp.
+  // Every order has every device once; experts and replicas replace dp.
   h = {};
   h.dp = 8, h.ep = 2, h.fsdp_group = 4, h.zero = 1, h.cp = 3, h.tp = 2, h.pp = 5;
   for (const char* order : {"pp,dp,cp,tp", "tp,cp,dp,pp", "cp,dp,tp,pp", "dp,tp,pp,cp"}) {

@@ -1,8 +1,8 @@
 // Law 3 against mistakes of every kind: a plan that differs in one thing from the compiled one is refused by
 // name, or it runs. An accepted plan ends under every drawn order of messages, never writes memory in use,
-// and leaves the same numbers in every order; the good plan's numbers, where no number depends on that kind
-// of mistake. (A changed attribute or operand makes another program, and only its author knows whether it was
-// meant.)
+// and leaves the same numbers in every order; they are the good plan's numbers if no number depends on that
+// kind of mistake. (A changed attribute or operand makes another program, and only its author knows whether
+// that was intended.)
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Where a plan's tensors are.
+// The places of a plan's tensors.
 #include "planner/places.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // Runs a plan on the reference kernels, all devices in one process, by its registers' versions: the judge of
-// lowering. No queues, no time: an act runs when its inputs are there.
+// lowering. Without queues or time: an act runs when its inputs are there.
 #pragma once
 
 #include <functional>
@@ -25,11 +25,11 @@ class PlanRunner {
   // One step. Throws Error (fault) naming an actor that cannot act.
   void run();
   // One act of an actor (of a collective: the act of all members), in an order that the caller chooses; any
-  // number of steps. Throws Error (fault) where an input is not there.
+  // number of steps. Throws Error (fault) if an input is missing.
   void act(int device, int actor);
   // The value of the register of this name on a device after the step.
   const HostTensor& value(const std::string& name, int device) const;
-  // The same after `steps` steps made by act(); null where nothing was written.
+  // The same after `steps` steps made by act(); null if nothing was written.
   const HostTensor* value_after(int steps, int reg, int device) const;
   int program_of(int device) const { return at(program_, device); }
 
@@ -68,7 +68,7 @@ class PlanRunner {
   int steps_ = 1;  // the steps that actors may make
 };
 
-// Whether the register's producer reads the version before.
+// Whether the register's producer reads the previous version.
 inline bool updated_in_place(const ir::Program& program, int r) {
   const int producer = at(program.registers, r).producer;
   for (const ir::Input& in : at(program.actors, producer).inputs)

@@ -1,4 +1,4 @@
-// What a framework keeps for the backward pass, as bytes of registers.
+// Memory that a framework keeps for the backward pass, as bytes of registers.
 #include "planner/retained.h"
 
 #include <gtest/gtest.h>

@@ -54,7 +54,7 @@ std::vector<PipelineSchedule> all_schedules() {
   return all;
 }
 
-// On four stages all runs of a micro-batch are in their order, and as many in flight as the formula says.
+// On four stages all runs of a micro-batch are in order, and the number in flight is that of the formula.
 TEST(Schedule, RunsEveryMicroBatchInOrderWithAsManyInFlightAsItsFormula) {
   for (const PipelineSchedule& schedule : all_schedules())
     for (const int micro_batches : {1, 3, 8, 20})

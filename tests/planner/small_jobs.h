@@ -1,4 +1,4 @@
-// Small training jobs and short text of what a plan communicates.
+// Small training jobs, and short text of a plan's communication.
 #pragma once
 
 #include <fmt/format.h>

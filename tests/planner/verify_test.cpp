@@ -14,7 +14,7 @@
 namespace boxcar::planner {
 namespace {
 
-// "" where the plan is accepted.
+// "" if the plan is accepted.
 std::string refusal(const std::string& text, int64_t memory = 0) {
   ir::Plan plan = ir::parse_plan(text);
   ir::check(plan);

@@ -1,9 +1,9 @@
-"""Runs the code cells of a notebook in order, and compares what they print with what is saved.
+"""Runs the code cells of a notebook in order, and compares their output with the saved output.
 
   BOXCAR_PROGRAM=build/boxcar PYTHONPATH=build/python python3 tests/python/notebook.py docs/tutorial.ipynb [--write]
 
---write saves the outputs instead: text, tables of pandas as HTML, figures of matplotlib as PNG. Comparisons are of text alone.
-A cell with a tag "needs-pandas" is skipped where pandas cannot be imported; --write needs all of them. Cells run in one
+--write saves the outputs instead: text, tables of pandas as HTML, figures of matplotlib as PNG. Comparisons are only of text.
+A cell with a tag "needs-pandas" is skipped if pandas cannot be imported; --write needs all of them. Cells run in one
 namespace, in a folder of their own. Jupyter is not needed.
 """
 import ast

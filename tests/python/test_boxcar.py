@@ -1,4 +1,4 @@
-"""The Python package against the program: the same numbers, the same errors.
+"""The Python package compared with the program: the same numbers, the same errors.
 
   PYTHONPATH=build/python python3 tests/python/test_boxcar.py
 """

@@ -1,4 +1,4 @@
-"""What the package shows: its docstrings' examples and the notebook run, and its types are whole.
+"""The package's surface: its docstrings' examples and the notebook run, and its types are complete.
 
   PYTHONPATH=build/python python3 tests/python/test_package.py
 """

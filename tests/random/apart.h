@@ -1,4 +1,4 @@
-// Runs a check in its own process, so that a crash, a hang or excess memory ends that process alone.
+// Runs a check in its own process, so that a crash, a hang or excess memory ends only that process.
 #pragma once
 
 #include <functional>

@@ -49,7 +49,7 @@ class Coverage {
   int values_ = 0;
 };
 
-// Why a job is refused; nothing where it is legal. At most `most_devices` devices.
+// Why a job is refused; nothing if it is legal. At most `most_devices` devices.
 struct Refusal {
   std::string where, message;
 };
@@ -60,8 +60,7 @@ class Drawer {
  public:
   explicit Drawer(uint64_t seed) : random_(seed) {}
 
-  // Nothing where the pair that was tried has no legal job. Shows refused jobs to `refused`, which may be
-  // null.
+  // Nothing if the pair that was tried has no legal job. Shows refused jobs to `refused`, which may be null.
   std::optional<RandomJob> draw(const Coverage& coverage);
   // A legal job with this pair. If none is found: nothing, with the last message in failed().
   std::optional<RandomJob> draw(const Pair& pair);

@@ -22,7 +22,7 @@ std::vector<std::string> passes() {
   return values;
 }
 
-// Sizes are the smallest that leave something to split in every way.
+// Sizes are the smallest that can be split in every way.
 std::vector<Dimension> make_dimensions() {
   const std::vector<std::string> no_yes{"false", "true"}, yes_no{"true", "false"};
   return {

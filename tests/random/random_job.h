@@ -26,7 +26,7 @@ const std::vector<Dimension>& dimensions();
 const Dimension& dimension(const std::string& path);
 // Keys of the table that no dimension varies, each with its reason.
 const std::map<std::string, std::string>& fixed_keys();
-// Words of keys that a dimension varies otherwise, "train.optimizer=lion", each with its reason.
+// Words of keys that a dimension varies without them, "train.optimizer=lion", each with its reason.
 const std::map<std::string, std::string>& fixed_words();
 
 // The source of layouts: "hints", "found" by the search, or "random".

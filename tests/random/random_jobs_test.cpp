@@ -1,4 +1,4 @@
-// Random jobs satisfy the laws; and the drawing does what it promises.
+// Random jobs satisfy the laws, and the drawing keeps its promises.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -38,7 +38,7 @@ struct SoakResult {
 // `coverage`: pairs that have run before; grows.
 SoakResult soak(const SoakOptions& options, Coverage& coverage);
 
-// Runs the laws on one job; nothing where all hold.
+// Runs the laws on one job; nothing if all hold.
 std::vector<Failure> check(const RandomJob& job, const std::set<std::string>& laws,
                            std::map<std::string, int64_t>* checks = nullptr);
 

@@ -1,4 +1,4 @@
-// Opens pages of `boxcar report` and holds what they show against the document inside. See run.
+// Opens pages of `boxcar report` and compares what they show with the document inside. See run.
 import assert from 'node:assert/strict';
 import {chromium} from 'playwright-core';
 import {checkLooks} from './looks.mjs';

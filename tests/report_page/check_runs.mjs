@@ -1,4 +1,4 @@
-// Opens the page of a file of runs and holds it against `boxcar table --json`. See run.
+// Opens the page of a file of runs and compares it with `boxcar table --json`. See run.
 import assert from 'node:assert/strict';
 import {execFileSync} from 'node:child_process';
 import {chromium} from 'playwright-core';

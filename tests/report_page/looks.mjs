@@ -1,6 +1,6 @@
-// Pictures of a page against those in looks/: light, dark, on a phone, on paper. The document is looks/document.json, so
-// that no number of the simulation decides, and each small square is compared by its mean colour, so that the way in which
-// a browser smooths letters does not.
+// Pictures of a page compared with those in looks/: light, dark, on a phone, on paper. The document is
+// looks/document.json, so that no number of the simulation decides, and each small square is compared by its
+// mean colour, so that a browser's smoothing of letters does not either.
 import assert from 'node:assert/strict';
 import {existsSync, readFileSync, writeFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';

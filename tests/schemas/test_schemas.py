@@ -1,8 +1,8 @@
-"""What the program prints with --json against the schemas of cli/schemas/, and their tables in docs/.
+"""The output of the program with --json checked against the schemas of cli/schemas/, and their tables in docs/.
 
   BOXCAR_PROGRAM=build/boxcar python3 tests/schemas/test_schemas.py
 
-Beside the program of a build, in schemas/, they are as they are installed (cmake/schemas.cmake).
+The folder schemas/ beside a built program has them in their installed form (cmake/schemas.cmake).
 
 The schemas allow no further keys, so a new key without an entry there fails here. Every key that a schema has must
 be printed by one of the commands below, so that no entry is wrong unnoticed.

@@ -1,5 +1,5 @@
-// The solver against an integer program that CBC solves, on graphs shaped like training steps. Skipped where
-// cbc is missing (scripts/setup --clang installs it).
+// The solver compared with an integer program that CBC solves, on graphs shaped like training steps. Skipped
+// if cbc is missing (scripts/setup --clang installs it).
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Where no combination of degrees is legal, the search names the keys and the rule that conflict.
+// If no combination of degrees is legal, the search names the keys and the rule that conflict.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Each row of the dimensions occurs once in each order, and alone tells apart jobs that differ in it.
+// Each row of the dimensions occurs once in each order, and alone distinguishes jobs that differ in it.
 #include "planner/search/dimensions.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The effort of a search: how many plans it simulates, and up to which bound. More is never worse.
+// The effort of a search: the number of plans that it simulates, and its bound. More is never worse.
 #include <gtest/gtest.h>
 
 #include "backends/machines/device_profile.h"

@@ -15,7 +15,7 @@ namespace {
 
 using planner::Job;
 
-// A job of random degrees on devices that have a part of the memory that it needs.
+// A job of random degrees on devices that have part of the memory that it needs.
 Job too_large(std::mt19937& random) {
   const auto one_of = [&](auto... values) {
     const std::vector<int> all{values...};

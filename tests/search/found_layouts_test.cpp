@@ -1,4 +1,5 @@
-// Layouts found for small jobs: steps compute the single device's, and blocks cost what one problem does.
+// Layouts found for small jobs: steps give the single device's results, and blocks cost what one problem
+// does.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@ class IntegerProgram {
  public:
   IntegerProgram(const Assignment& problem, double limit);
 
-  // The minimum; infinity where nothing is feasible.
+  // The minimum; infinity if nothing is feasible.
   double solve() const;
 
  private:

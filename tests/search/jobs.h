@@ -13,7 +13,7 @@ namespace boxcar::search {
 // 4 layers of 1,024, 16 sequences of 512, on A100s.
 planner::Job small_gpt(int gpus);
 
-// The job's estimate, where layers may differ in recomputation.
+// The job's estimate; layers may differ in recomputation.
 Estimate estimated(const planner::Job& job);
 
 // Peak memory of the fullest device.

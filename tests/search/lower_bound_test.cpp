@@ -1,4 +1,4 @@
-// The lower bound of a step time that the search proves its degrees with: below every simulation.
+// The lower bound of a step time with which the search proves its degrees: below every simulation.
 #include "planner/estimate/lower_bound.h"
 
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@ Candidate candidate(double seconds, int64_t bytes, int gpus) {
   return c;
 }
 
-// By the definition: no other is as good everywhere and better somewhere; one of equal ones stays.
+// By the definition: no other is as good everywhere and better somewhere; of equal ones, one stays.
 TEST(Pareto, IsTheFrontByItsDefinition) {
   std::mt19937 draw(7);
   const auto number = [&](int most) { return static_cast<int>(draw() % static_cast<unsigned>(most)) + 1; };

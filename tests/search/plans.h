@@ -27,7 +27,7 @@ void place_registers(ir::Plan& plan);
 // By node of the plan's view: the attribute "seconds" of its actor.
 std::vector<double> seconds_of(const ir::Plan& plan);
 
-// The mean step over the longest run of whole periods at the end of `steps` steps; negative where none shows.
+// The mean step over the longest run of whole periods at the end of `steps` steps; negative if there is none.
 double simulated_period(const ir::Plan& plan, int steps);
 
 }  // namespace boxcar::search

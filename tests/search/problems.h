@@ -29,7 +29,7 @@ struct Drawn {
   int forbidden = 10;  // percent of edge entries
   bool whole = false;  // small whole numbers, so that there are ties
 };
-// `choices`: the number per node; drawn where empty.
+// `choices`: the number per node; drawn if empty.
 Assignment draw(std::mt19937& random, const Shape& shape, const Drawn& drawn,
                 const std::vector<int>& choices = {});
 

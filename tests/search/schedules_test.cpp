@@ -1,4 +1,4 @@
-// Estimates of pipelines under each schedule: random jobs, as they would be points of a search.
+// Estimates of pipelines under each schedule: random jobs, like points of a search.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A search's answer where no plan fits, and where it is told to end.
+// A search's answer if no plan fits, and if it is told to end.
 #include <gtest/gtest.h>
 
 #include <algorithm>

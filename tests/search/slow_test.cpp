@@ -1,4 +1,4 @@
-// Searches on clusters whose devices differ: estimates, cuts, orders and the plans found.
+// Searches on clusters whose devices differ: estimates, cuts, orders and the found plans.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Stages against every possible cut.
+// Stages compared with every possible cut.
 #include "planner/solve/stages.h"
 
 #include <gtest/gtest.h>

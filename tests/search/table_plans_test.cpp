@@ -1,4 +1,4 @@
-// Plans on tables of measured ops: published values, and every plan tried on random tables.
+// Plans on tables of measured ops: published values, and every possible plan on random tables.
 #include "experiments/search/table_plans.h"
 
 #include <fmt/format.h>

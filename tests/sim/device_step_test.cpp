@@ -1,4 +1,4 @@
-// One step of a plan as one device runs it: nodes, and what each waits for.
+// One step of a plan as one device runs it: nodes, and the nodes for which each waits.
 #include "sim/chakra/device_step.h"
 
 #include <fmt/format.h>

@@ -118,7 +118,7 @@ inline std::vector<ir::PhaseRun> one_f_one_b(int stage, int stages, int micro_ba
 struct GptShape {
   int stages = 8, dp = 16, tp = 8;
   int layers = 12;   // of a stage
-  int kernels = 12;  // of a layer, forward; as many backward
+  int kernels = 12;  // of a layer, forward; the same number backward
   int micro_batches = 96;
 };
 

@@ -6,8 +6,7 @@
 //   Chaos run(plan, 7);
 //   run.steps(3);          // true: all acts of three steps have ended; false: nothing can go on
 //   run.overlap();         // "" or which register was written over which
-//   run.ended = ...;       // before steps(): hears of every act as it ends, of a joint act by its first
-//   member
+//   run.ended = ...;       // before steps(): called for every act as it ends, for a joint act once
 #pragma once
 
 #include <algorithm>

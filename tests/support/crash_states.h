@@ -2,7 +2,7 @@
 // (Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014).
 //
 //   Disk disk("/dev/shm/t");                          // what is there now is on disk
-//   for (const FileCall& call : calls) {
+//   Disk disk("/dev/shm/t");                          // its present contents are on disk
 //     disk.apply(call);
 //     disk.each_state(10000, [](const DiskState& state) { ... });   // crashed here
 //   }

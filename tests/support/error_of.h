@@ -10,7 +10,7 @@
 
 namespace boxcar::support {
 
-// Returns "no error" where nothing is thrown; expects an error of this kind.
+// Returns "no error" if nothing is thrown; expects an error of this kind.
 inline std::string error_of(const std::function<void()>& call, Exit code = Exit::bad_input) {
   try {
     call();

@@ -6,7 +6,7 @@
 //   Runtime run(plan, cluster.backend(0), hooks);
 //
 // All values are float32 and small whole numbers, so that sums are exact in any order. Op "test" writes
-// test_value() of all that it reads; "add" adds; "nothing" does nothing. A mismatch throws.
+// test_value() of all its operands; "add" adds; "nothing" does nothing. A mismatch throws.
 #pragma once
 
 #include <array>
@@ -139,8 +139,8 @@ class FakeDevice : public backends::Device {
   std::vector<double> memory_;
 };
 
-// Where the members of a group meet. Each publishes the address of its part, waits for all, computes its own
-// result, and waits again before writing it.
+// The meeting place of a group's members. Each publishes the address of its part, waits for all, computes its
+// own result, and waits again before writing it.
 class FakeMeeting {
  public:
   explicit FakeMeeting(size_t size) : in_(size), counts_(size) {}
@@ -471,7 +471,7 @@ class FakeCluster {
   }
   FakeBackend& backend(int process) { return *backends_.at(static_cast<size_t>(process)); }
   int processes() const { return hub_.processes; }
-  // Kernels throw where `failing` returns true. Set before anything runs.
+  // Kernels throw if `failing` returns true. Set before anything runs.
   void fail_where(FakeKernel::Failing failing) { hub_.failing = std::move(failing); }
   // With `sends`, pulls between processes are acts of both devices' queues.
   void act_late(int64_t seed, bool sends = false) { hub_.late = seed, hub_.sends = sends; }

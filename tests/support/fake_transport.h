@@ -56,7 +56,7 @@ class FakeNetwork {
   // Messages on a channel so far, of all processes.
   int sent(backends::Channel channel) const { return at(*sent_, channel); }
 
-  // From here on nothing that `process` sends arrives, and the others have waited past the limit.
+  // From here on no message of `process` arrives, and the others have waited past the limit.
   void fall_silent(int process) {
     {
       std::lock_guard lock(number(process).mutex);

@@ -1,10 +1,10 @@
-// A queue whose calls only launch acts, as on a device with streams; its own thread carries them out later,
-// in order. An act that does not wait for a mark may read memory that is not written yet.
+// A queue whose calls only launch acts, as on a device with streams; its own thread runs them later, in
+// order. An act that does not wait for a mark may read memory that is not written yet.
 //
 //   LateQueue queue(7);                       // 7 seeds how late
 //   queue.put([] { ... });
 //   other.wait(*queue.mark());
-//   queue.finish();                           // throws what an act has thrown
+//   queue.finish();                           // throws any exception of an act
 #pragma once
 
 #include <chrono>

@@ -6,7 +6,7 @@
 
 namespace boxcar::support {
 
-// `ends`: end time of each step, in s. Negative where there is no period.
+// `ends`: end time of each step, in s. Negative if there is no period.
 inline double mean_step(const std::vector<double>& ends) {
   const size_t n = ends.size();
   for (size_t period = 1; period <= n / 4; ++period) {

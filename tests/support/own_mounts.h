@@ -5,7 +5,7 @@
 //     ...
 //   });
 //
-// Expectations in the body count for the test, which is skipped where the system forbids mounting.
+// Expectations in the body count for the test, which is skipped if the system forbids mounting.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@
 namespace boxcar::tests {
 
 // Gives this process its own mounts from now on; a user who is not root becomes root of a new user namespace.
-// False where the system refuses.
+// False if the system refuses.
 inline bool take_own_mounts() {
   const std::string user = std::to_string(getuid()), group = std::to_string(getgid());
   if (unshare(CLONE_NEWNS) != 0) {

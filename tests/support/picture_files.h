@@ -12,7 +12,7 @@ namespace boxcar::tests {
 // Red, green or blue (0, 1, 2) at a pixel.
 using Paint = std::function<uint8_t(int64_t x, int64_t y, int colour)>;
 
-// A JPEG file; empty where this build has no libjpeg-turbo.
+// A JPEG file; empty if this build has no libjpeg-turbo.
 std::string jpeg_file(int64_t width, int64_t height, const Paint& paint);
 // The same in four inks, as Adobe's programs write them: 255 less the ink, black last.
 std::string cmyk_file(int64_t width, int64_t height, const Paint& paint);

@@ -1,5 +1,5 @@
-// Values that a plan of ops "test" (support/random_plan.h, `real`) leaves in its registers, by register
-// versions alone: no queues, no slots, no time. Written from ir/plan.h, so that it can judge the runtime.
+// Values that a plan of ops "test" (support/random_plan.h, `real`) leaves in its registers, only by register
+// versions: no queues, no slots, no time. Written from ir/plan.h, so that it can judge the runtime.
 //
 //   PlanValues values(plan);
 //   values.run(3, 10);                // three steps, the first of them step 10
@@ -64,7 +64,7 @@ class PlanValues {
   }
 
   const ir::Program& program(int device) const { return at(plan_.programs, at(devices_, device).program); }
-  // The value that the runtime reads: the last whole version, else the initial value of an update in place.
+  // The value that the runtime reads: the last whole version, else the initial one of an update in place.
   const Values& newest(int device, int reg) const {
     const Register& r = at(at(devices_, device).registers, reg);
     return r.versions.empty() ? r.first : r.versions.back().value;

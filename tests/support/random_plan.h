@@ -1,8 +1,7 @@
 // Random plans for tests of the text, the verifier and the simulator.
 //
 //   ir::Plan plan = support::random_plan({.seed = 7});            // cannot deadlock, by construction
-//   ir::Plan risky = support::random_plan({.seed = 7, .live = false});  // some counts or tokens too few: may
-//   hang
+//   ir::Plan risky = support::random_plan({.seed = 7, .live = false});  // too few counts or tokens: may hang
 //
 // All programs run the same phases in one random order. Acts have one reference order (place in the schedule,
 // then actor). Every register gets enough initial slots and a high enough count for each edge without a token
@@ -24,7 +23,7 @@ namespace boxcar::support {
 struct RandomPlanOptions {
   unsigned seed = 1;
   bool live = true;
-  bool ordered = true;  // every queue in a fixed order; else some are unordered
+  bool ordered = true;  // every queue in a fixed order; otherwise some are unordered
   bool collectives = true;
   bool pulls = true;
   bool turns = true;  // some pulls take a turn on the producer's queue
@@ -240,7 +239,7 @@ class RandomPlan {
     reg(p, r).bytes = std::max<int64_t>(reg(p, r).type.bytes(), chance(50) ? 64 : 4);
   }
 
-  // Every device of `to` pulls from some other device of `from`. Returns -1 where there is none.
+  // Every device of `to` pulls from some other device of `from`. Returns -1 if there is none.
   int add_peers(int from, int to) {
     ir::Peers peers;
     peers.name = "s" + std::to_string(plan_.peers.size());

@@ -2,10 +2,10 @@
 // process, so that none is missed.
 //
 //   const auto calls = recorded_calls([] { write_whole("/dev/shm/t/latest", {bytes_of("a\n")}); });
-//   // create 3 "/dev/shm/t/latest.tmp"; write 3 "a\n"; flush 3; rename "/dev/shm/t/latest.tmp" ->
-//   "/dev/shm/t/latest"; ...
+//   // create 3 "/dev/shm/t/latest.tmp"; write 3 "a\n"; flush 3;
+//   // rename "/dev/shm/t/latest.tmp" -> "/dev/shm/t/latest"; ...
 //
-// Nothing where the system forbids tracing. Throws on calls that change files in a way not handled here.
+// Nothing if the system forbids tracing. Throws on calls that change files in a way not handled here.
 #pragma once
 
 #include <fcntl.h>
@@ -108,7 +108,7 @@ class CallRecorder {
     const uint64_t begin = arguments_[text];
     while (name.size() < PATH_MAX && name.find('\0') == std::string::npos) {
       const uint64_t at = begin + name.size();
-      name += memory(at, std::min<uint64_t>(64, 4096 - at % 4096));  // the next page may not be there
+      name += memory(at, std::min<uint64_t>(64, 4096 - at % 4096));  // the next page may not exist
     }
     name.resize(std::min(name.find('\0'), name.size()));
     if (name.starts_with('/')) return name;

@@ -1,4 +1,4 @@
-// The program as it was built, for tests without the commands.
+// The built program, for tests without the commands.
 #include "support/run_program.h"
 
 namespace boxcar::tests {

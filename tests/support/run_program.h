@@ -1,5 +1,5 @@
 // Runs the program as a user would and keeps its output. run_program has two definitions:
-// tests/cli/run_forked.cpp and, where the commands are not linked, tests/support/run_built.cpp.
+// tests/cli/run_forked.cpp and, if the commands are not linked, tests/support/run_built.cpp.
 #pragma once
 
 #include <functional>
@@ -14,12 +14,12 @@ struct Output {
 };
 
 // Runs boxcar with these arguments (no shell) and empty standard input, in its own folder, which is removed
-// afterwards. Where the commands are linked, they run in a fork of the test: loading a program takes 80 ms,
-// most of it for SimGrid.
+// afterwards. If the commands are linked, they run in a fork of the test: loading a program takes 80 ms, most
+// of it for SimGrid.
 Output run_program(const std::vector<std::string>& arguments);
 // Another program, by its path.
 Output run_another(const std::string& program, const std::vector<std::string>& arguments);
-// Anything, in a fork. `body` returns the exit code; 125 where it throws.
+// Runs `body` in a fork. It returns the exit code; 125 if it throws.
 Output run_in_child(const std::function<int()>& body);
 
 // For `main` and `exec`: pointers into both, and a null pointer at the end.

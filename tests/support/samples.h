@@ -1,4 +1,4 @@
-// Measured samples that the time models are fitted to: experiments/fit/samples/NAME, rows of cells without
+// Measured samples to which the time models are fitted: experiments/fit/samples/NAME, rows of cells without
 // the two lines of source and column names.
 #pragma once
 

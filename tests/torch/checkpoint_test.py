@@ -1,4 +1,4 @@
-"""What `boxcar train` wrote, run in PyTorch: losses of ten steps from the same checkpoint.
+"""A checkpoint of `boxcar train`, run in PyTorch: losses of ten steps from the same checkpoint.
 
     python3 tests/torch/checkpoint_test.py build/boxcar
 

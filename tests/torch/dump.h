@@ -7,10 +7,10 @@
 namespace boxcar::tests {
 
 // Every op of the registry on random inputs, by the reference kernels, in float64: a safetensors file with
-// tensors "<case>.x<i>" (inputs), ".y<i>" (outputs), ".dy<i>" (gradients of the first outputs, where the op
-// has a gradient), ".dx<i>" (gradients of the inputs that have one by autodiff), ".mask" (for ops with
-// dropout: the factor of each element that may be dropped). Metadata: "registry", the ops' names; "used", the
-// ops that ran in cases of other ops, for their gradients; "cases", a JSON list of {"op", "attrs"}.
+// tensors "<case>.x<i>" (inputs), ".y<i>" (outputs), ".dy<i>" (gradients of the first outputs, if the op has
+// a gradient), ".dx<i>" (gradients of the inputs that have one by autodiff), ".mask" (for ops with dropout:
+// the factor of each element that may be dropped). Metadata: "registry", the ops' names; "used", the ops that
+// ran in cases of other ops, for their gradients; "cases", a JSON list of {"op", "attrs"}.
 void dump_ops(const std::string& path, uint64_t seed);
 
 // Folders NAME in `folder`, for GPT-2 and Llama models with several options and optimizers: a checkpoint of

@@ -1,8 +1,8 @@
-"""Every op of the registry against PyTorch: forward and gradient on random inputs, in float64.
+"""Every op of the registry compared with PyTorch: forward and gradient on random inputs, in float64.
 
     python3 tests/torch/ops.py build/tests/torch/torch_dump
 
-torch_dump runs the reference kernels; OPS says what each op is in torch. Gradients come from autodiff there and
+torch_dump runs the reference kernels; OPS has each op in torch. Gradients come from autodiff there and
 from autograd here. Ops named *_grad that torch has no function for are checked as parts of those gradients.
 """
 import json

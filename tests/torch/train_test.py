@@ -1,4 +1,4 @@
-"""Losses of whole training runs, ours against gpt.py's from the same checkpoint.
+"""Losses of whole training runs, ours compared with gpt.py's from the same checkpoint.
 
     python3 tests/torch/train_test.py build/tests/torch/torch_dump
 

@@ -11,8 +11,8 @@ namespace boxcar::tests {
 // 20 steps under `plan` equal those of `alone`, for each optimizer, with clipping:
 // - in float64 every loss, weight and moment within 1e-9 of the largest number of its tensor;
 // - in float32 losses (of those that divide by a root of squares, as Adam) or weights and losses (others)
-//   within what rounding explains: eight times what rounding alone changes on one device, and 1e-5 of the
-//   largest number. The former's weights are left out, since rounding noise moves those whose gradient is
+//   within the effect of rounding: eight times what rounding alone changes on one device, and 1e-5 of the
+//   largest number. The former's weights are left out, since rounding noise changes those whose gradient is
 //   mathematically zero.
 // Both functions lay out a training graph with these options; the plan's may change them further.
 using Laying = std::function<planner::LaidOut(const ir::TrainOptions& options)>;

@@ -11,9 +11,9 @@
 
 namespace boxcar::tests {
 
-// A job of `batch` sequences on one device in one micro-batch. Sizes are uneven wherever they may be: 31
-// tokens in the vocabulary, 22 columns in the feed-forward layer of llama. ResNet-50 and AlexNet have few
-// channels and classes, and no dropout.
+// A job of `batch` sequences on one device in one micro-batch. Sizes are uneven if possible: 31 tokens in the
+// vocabulary, 22 columns in the feed-forward layer of llama. ResNet-50 and AlexNet have few channels and
+// classes, and no dropout.
 planner::Job transformer(const std::string& family, double dropout, int64_t batch);
 // The initial state of such a job: GPT-2's rules with eight times the deviation, since widths are small.
 // Tokens are random; each label is a function of its token.
@@ -28,7 +28,7 @@ struct TransformerRow {
   std::function<void(planner::Job&)> change;
 };
 std::ostream& operator<<(std::ostream& out, const TransformerRow& row);
-// The row's job of `batch` sequences on as many devices as the hints ask for.
+// The row's job of `batch` sequences on the number of devices that the hints need.
 planner::ResolvedJob job_of(const TransformerRow& row, int64_t batch, const ir::TrainOptions& options);
 
 // Forward graphs of `batch` samples to the loss. The MLP: 6 -> 10 -> 9 -> 5 classes. The convolution net:

@@ -20,7 +20,7 @@ constexpr int64_t plan_batch = 12;  // samples of a step
 std::span<const TransformerRow> transformer_plans();
 // ResNet-50 and AlexNet with few channels, on small images.
 std::span<const TransformerRow> image_plans();
-// Throws std::out_of_range where no plan has this name.
+// Throws std::out_of_range if no plan has this name.
 const TransformerRow& plan_named(const std::string& name);
 
 // A plan in 16 bits.
@@ -40,7 +40,7 @@ struct NetRow {
 std::ostream& operator<<(std::ostream& out, const NetRow& row);
 std::span<const NetRow> net_plans();
 using Net = ir::Graph (*)(int64_t batch);
-// A net's training graph under a row's hints, and on one device in as many micro-batches.
+// A net's training graph under a row's hints, and on one device in the same number of micro-batches.
 planner::LaidOut lay_out_net(Net net, const NetRow& row, ir::TrainOptions options);
 planner::LaidOut lay_out_net_alone(Net net, const NetRow& row, ir::TrainOptions options);
 

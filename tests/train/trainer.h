@@ -1,8 +1,9 @@
-// Trains laid-out graphs for real, all devices in this process, to compare the runs of two plans. Data and
-// weights depend on names and positions alone.
+// Really trains laid-out graphs, all devices in this process, to compare the runs of two plans. Data and
+// weights depend only on names and positions.
 //
-//   const Outcome alone = train(lay_out(single), start, 20), split = train(lay_out(planner::resolve(job)),
-//   start, 20); expect_same(split, alone, 1e-9);
+//   const Outcome alone = train(lay_out(single), start, 20);
+//   const Outcome split = train(lay_out(planner::resolve(job)), start, 20);
+//   expect_same(split, alone, 1e-9);
 #pragma once
 
 #include <cstdint>

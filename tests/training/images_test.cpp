@@ -1,4 +1,4 @@
-// Training on JPEG files: the acts that read and decode change no number, whatever their order.
+// Training on JPEG files: the acts that read and decode change no number, in any order.
 #include <gmock/gmock.h>
 
 #include <set>

@@ -1,5 +1,5 @@
 // Checks the additions of CONTRIBUTING.md's walks, in a build of the files that they change: everything that
-// a row is said to provide is there. Tests that go through registry and rows cover laws, gradients and
+// the text promises of a row is there. Tests that go through registry and rows cover laws, gradients and
 // kernels.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 
 #include "cuda_runtime_api.h"
 
-#define CUBLAS_VER_MAJOR 0  // which no library of NVIDIA's is called
+#define CUBLAS_VER_MAJOR 0  // no library of NVIDIA's has this version
 
 enum cublasStatus_t {
   CUBLAS_STATUS_SUCCESS = 0,

@@ -1,6 +1,5 @@
 // CUDA's language, as far as Boxcar's kernels use it, as C++: a kernel is a function that is called once by
-// each thread, and the threads of a block are fibers (threads.cpp) that change places where they wait for
-// each other.
+// each thread, and the threads of a block are fibers (threads.cpp) that switch when they wait for each other.
 #pragma once
 
 #include <cmath>
@@ -35,8 +34,8 @@ namespace cuda_on_cpu {
 // `arguments` the bytes of each of its parameters.
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> thread,
                    const std::function<std::vector<std::string>()>& arguments);
-// Each waits for the warp's other lanes, which call it too: what the lane `apart` by exclusive or gave; and
-// bit i, whether lane i gave true.
+// Both wait for the warp's other lanes, which call them too: the value that the lane at exclusive or `apart`
+// gave; and bit i, whether lane i gave true.
 uint64_t exchange(unsigned mask, uint64_t given, unsigned apart);
 unsigned vote(unsigned mask, bool given);
 

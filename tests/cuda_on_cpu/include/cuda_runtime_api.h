@@ -1,5 +1,5 @@
 // The part of CUDA's runtime that Boxcar calls, over the host's memory and processor, so that the CUDA
-// backend builds and runs where there is no CUDA. Names and signatures are CUDA's; runtime.h has the rest.
+// backend builds and runs without CUDA. Names and signatures are CUDA's; runtime.h has the rest.
 #pragma once
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 
 #include "cuda_runtime_api.h"
 
-#define CUDNN_MAJOR 0  // which no library of NVIDIA's is called
+#define CUDNN_MAJOR 0  // no library of NVIDIA's has this version
 #define CUDNN_VERSION 0
 
 enum cudnnStatus_t {

@@ -1,4 +1,4 @@
-// Prints the words of the project's tables that a harness's inputs are made of, one on each line:
+// Prints the words of the project's tables from which a harness's inputs are made, one on each line:
 //
 //   build-fuzz/tests/fuzz/fuzz_words job     # micro_batch, gpt2, dgx-a100-80g, ...
 #include <cstdio>
