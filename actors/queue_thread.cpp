@@ -13,7 +13,6 @@
 #include "sbp/error.h"
 
 namespace boxcar::actors {
-namespace {}  // namespace
 
 void QueueThread::send_initial() {
   for (int a = 0; a < table_.size(); ++a) {

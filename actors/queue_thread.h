@@ -65,6 +65,7 @@ class QueueThread {
   // --- recordings, between runs
   // While state.recorded is 0 or more, run() puts a step's acts on queues that record: loads come from that
   // recording's memory, and watched bytes go there.
+
   // Takes the messages left by the last run, of one step. Registers that no other step reads begin at their
   // first slot again.
   void take_messages_left();

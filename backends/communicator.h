@@ -1,8 +1,8 @@
 // A group of devices that act together, as in gloo and NCCL. Every member calls the same functions in the
 // same order, each from the thread of its own queue. A call returns when the member's part is done or, on
 // backends whose queues have marks, when it is on its queue. Counts are elements; buffers are contiguous;
-// parts may be uneven and empty. Sums are taken in rank order in float32 or wider, so that a result does not
-// depend on timing.
+// parts may be uneven and empty. A sum does not depend on timing: host backends add in rank order in float32
+// or wider, NCCL in its own order and the tensors' type.
 #pragma once
 
 #include <cstdint>

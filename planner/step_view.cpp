@@ -16,11 +16,6 @@
 namespace boxcar::planner {
 namespace {
 
-// The instances from which an instance pulls.
-struct Sources {
-  std::vector<int> from;
-};
-
 class Builder {
  public:
   Builder(const ir::Plan& plan, bool classes, bool issue_order) : plan_(plan), issue_order_(issue_order) {

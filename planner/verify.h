@@ -15,7 +15,7 @@ struct MemoryUse {
   int64_t total = 0;
   std::vector<int64_t> by_kind;  // size ir::memory_kinds; bytes of each kind at the peak
   // The most bytes that forward passes leave to backward passes at once. If several stages share a device, an
-  // arena has more: each stage's most.
+  // arena needs more: the sum over its stages of what each leaves at most.
   int64_t kept_activations = 0;
 };
 std::vector<MemoryUse> memory_use(const ir::Plan& plan);

@@ -9,8 +9,9 @@
 
 namespace boxcar {
 
-// By edit distance (swapped neighbours count one, case is ignored); empty if nothing is within half of the
-// name's length. Ties go to the first.
+// By edit distance, whatever the case; swapped neighbours count one, and so does a known name that begins
+// with the given one, of three characters or more. Empty if nothing is within half of the name's length, or
+// if it has more than 100 characters. Ties go to the first.
 std::string nearest(std::string_view name, const std::vector<std::string>& known);
 
 // " (did you mean X?)", or "" if nothing is near.

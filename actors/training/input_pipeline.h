@@ -28,7 +28,6 @@ class InputPipeline {
   // The plan's registers order the acts: a slot of files or pixels is not written before it has been read.
   // Throws Error (fault) naming a file that is gone or is not a JPEG file. This can happen in the middle of a
   // run.
-
   void act(int device, const ir::Actor& actor, const backends::Moment& moment);
   // Fills a load's register. Recorded steps have no acts on the host, so their loads read and decode
   // themselves.

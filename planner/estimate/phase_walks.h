@@ -12,7 +12,8 @@
 
 namespace boxcar::search {
 
-// Whether every plan of the job runs this kernel in full, with any sharding.
+// Whether this is a kernel of the compute queue that every plan of the job runs in full, whatever is sharded:
+// all but those that add up gradients. For acts of passes.
 bool computes(const ir::Program& program, const ir::Actor& actor);
 
 // End of the last act of a phase, in s, if all inputs from elsewhere are ready at its start. Pulls take no
