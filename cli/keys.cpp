@@ -359,6 +359,8 @@ std::vector<Key> make_keys() {
                     "of JPEG images: micro-batches that are read, and that are decoded, ahead"));
   k.push_back(entry("run", "augment", RUN(augment), 0, 1,
                     "of JPEG images: crop and mirror them at random for training"));
+  k.push_back(choice("run", "objective", RUN(spans), {"continuation", "spans"},
+                     "of T5 on text: what the decoder writes, the text's continuation or its missing spans"));
   k.push_back(entry("run", "steps", RUN(steps), 1, 1000 * million, "optimizer steps in all"));
   k.push_back(entry("run", "seed", RUN(seed), 0, 1000 * million, "of weights, dropout and the data's order"));
   k.push_back(

@@ -106,6 +106,9 @@ void check(const Request& request, const GivenKeys& given) {
   for (const char* key : {"run.decoders", "run.prefetch", "run.augment"})
     if (!request.job.model.conv_net() || !training::has_encoded_images(run))
       if (given.contains(key)) throw Error::input(where(given, key), "needs data that are JPEG images");
+  const auto* text = request.job.model.transformer();
+  if (given.contains("run.objective") && (!text || text->decoder_layers == 0))
+    throw Error::input(where(given, "run.objective"), "needs family t5");
   needs_folder("checkpoint_every");
   needs_folder("keep_checkpoints");
   needs_folder("resume");

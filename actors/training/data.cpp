@@ -41,8 +41,27 @@ struct Reading {
   std::function<std::unique_ptr<host::Samples>(const host::TokenData&, int64_t seed)> samples;
 };
 
-Reading reading_of(const ir::models::Transformer& model, const KeyName& name) {
+Reading reading_of(const TrainRun& run, const ir::models::Transformer& model, const KeyName& name) {
   const int64_t seq = model.seq;
+  if (run.spans) {
+    const host::SpanSizes sizes{seq, model.decoder_seq, model.vocab};
+    if (sizes.spans() < 1)
+      throw Error::input(name("model.decoder_seq"),
+                         fmt::format("is {}; a span has three tokens and a mark, and one more mark ends all, "
+                                     "expected 5 or more",
+                                     sizes.decoder_seq));
+    if (sizes.kept() < sizes.spans())
+      throw Error::input(name("model.seq"),
+                         fmt::format("is {}, but {} spans are missing in it; expected {} or more", seq,
+                                     sizes.spans(), 2 * sizes.spans()));
+    if (sizes.vocab <= sizes.special())
+      throw Error::input(name("model.vocab"), fmt::format("is {}; its last {} tokens mark spans, expected {} "
+                                                          "or more",
+                                                          sizes.vocab, sizes.special(), sizes.special() + 1));
+    return {sizes.special(), sizes.text(), [sizes](const auto& part, int64_t seed) {
+              return std::make_unique<host::SpanSamples>(part, sizes, seed);
+            }};
+  }
   if (model.masked > 0) {
     const host::MaskedSizes sizes{seq, model.masked, model.vocab};
     if (sizes.text_vocab() < 1)
@@ -74,7 +93,7 @@ Reading reading_of(const ir::models::Transformer& model, const KeyName& name) {
 }
 
 Data text(const TrainRun& run, const ir::models::Transformer& model, const KeyName& name) {
-  const Reading reading = reading_of(model, name);
+  const Reading reading = reading_of(run, model, name);
   const auto all = is_random(run) ? host::TokenData::random(model.vocab - reading.special, run.seed)
                                   : host::TokenData::open(run.data, model.vocab, reading.special);
   const bool validates = run.validate_every > 0;
@@ -82,6 +101,7 @@ Data text(const TrainRun& run, const ir::models::Transformer& model, const KeyNa
                         training = all.head(validates ? run.validation_fraction : 0);
   check_lengths(all, validates, held_out.size(), reading.window, name);
   Data data{reading.samples(training, run.seed), all.identity(), training.identity()};
+  if (run.spans) data.training += ", with missing spans";  // counts as another run
   if (validates)
     data.held_out = {reading.samples(held_out, 0), host::Sampler(held_out, reading.window, 0).windows()};
   return data;

@@ -12,7 +12,7 @@
 namespace boxcar::backends::host {
 namespace {
 
-enum class Draw : int64_t { places, replacements, tokens, pairs, partners };
+enum class Draw : int64_t { places, replacements, tokens, pairs, partners, kept, missing };
 
 // A whole number below `limit`: number `i` of what a sample draws for one purpose.
 int64_t draw(int64_t seed, int64_t index, Draw purpose, int64_t i, int64_t limit) {
@@ -32,6 +32,18 @@ std::vector<int64_t> read_window(const Sampler& sampler, int64_t window, int64_t
   sampler.read(window, tokens, labels);
   tokens.push_back(labels.back());
   return tokens;
+}
+
+// The ends of `parts` parts of `count` tokens, at least one in each: all ways to cut are as likely.
+std::vector<int64_t> cut(int64_t count, int64_t parts, int64_t seed, int64_t index, Draw purpose) {
+  std::vector<int64_t> ends(static_cast<size_t>(count - 1));
+  std::iota(ends.begin(), ends.end(), 1);
+  for (int64_t i = 0; i + 1 < parts; ++i)
+    std::swap(at(ends, i), at(ends, i + draw(seed, index, purpose, i, std::ssize(ends) - i)));
+  ends.resize(static_cast<size_t>(parts - 1));
+  std::sort(ends.begin(), ends.end());
+  ends.push_back(count);
+  return ends;
 }
 
 }  // namespace
@@ -115,6 +127,41 @@ int64_t ContinuationSamples::read(std::string_view input, int64_t index, std::sp
   // The decoder's first token is the encoder's last.
   const auto from = static_cast<size_t>(input == "decoder_tokens" ? seq_ - 1 : seq_);
   return write(all.subspan(from, static_cast<size_t>(decoder_seq_)), ranges[0], out);
+}
+
+SpanSamples::SpanSamples(TokenData data, SpanSizes sizes, int64_t seed)
+    : sampler_(std::move(data), sizes.text(), seed), sizes_(sizes), seed_(seed) {}
+
+SpanSamples::Sample SpanSamples::sample(int64_t index) const {
+  const std::vector<int64_t> text = read_window(sampler_, sampler_.window(index), sizes_.text());
+  const int64_t spans = sizes_.spans();
+  const std::vector<int64_t> kept = cut(sizes_.kept(), spans, seed_, index, Draw::kept),
+                             missing = cut(sizes_.missing(), spans, seed_, index, Draw::missing);
+  Sample sample;
+  auto next = text.begin();
+  const auto take = [&](std::vector<int64_t>& to, const std::vector<int64_t>& ends, int64_t part) {
+    const int64_t count = at(ends, part) - (part > 0 ? at(ends, part - 1) : 0);
+    to.insert(to.end(), next, next + count);
+    next += count;
+  };
+  for (int64_t span = 0; span < spans; ++span) {
+    take(sample.tokens, kept, span);
+    sample.tokens.push_back(sizes_.mark(span));
+    sample.labels.push_back(sizes_.mark(span));
+    take(sample.labels, missing, span);
+  }
+  sample.labels.push_back(sizes_.mark(spans));
+  return sample;
+}
+
+int64_t SpanSamples::read(std::string_view input, int64_t index, std::span<const sbp::Range> ranges, bool,
+                          std::byte* out) const {
+  Sample made = sample(index);
+  if (input == "tokens") return write(made.tokens, ranges[0], out);
+  if (input == "labels") return write(made.labels, ranges[0], out);
+  made.labels.pop_back();
+  made.labels.insert(made.labels.begin(), 0);
+  return write(made.labels, ranges[0], out);
 }
 
 }  // namespace boxcar::backends::host

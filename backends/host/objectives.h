@@ -1,9 +1,10 @@
-// Text for models that predict something other than each next token: BERT's masked tokens and the
-// continuation that T5 writes. Samples depend on their index and the seed alone, so every plan reads the same
-// ones.
+// Text for models that predict something other than each next token: BERT's masked tokens, and the
+// continuation or the missing spans that T5 writes. Samples depend on their index and the seed alone, so
+// every plan reads the same ones.
 //
 //   MaskedSamples samples(data, {.seq = 128, .masked = 20, .vocab = 30522}, seed);
 //   ContinuationSamples samples(data, 512, 128, seed);
+//   SpanSamples samples(data, {.seq = 512, .decoder_seq = 114, .vocab = 32128}, seed);
 #pragma once
 
 #include <cstdint>
@@ -70,6 +71,45 @@ class ContinuationSamples : public Samples {
  private:
   Sampler sampler_;
   int64_t seq_, decoder_seq_;
+};
+
+// Sizes of samples with missing spans, of three tokens on average. A mark stands for each in the encoder's
+// `seq` tokens; the decoder's `decoder_seq` are each mark with the tokens of its span, and one more mark.
+//
+//   seq 6, decoder_seq 9, vocab 100:  text     a b c d e f g h i j    2 spans of 6 tokens in all
+//                                     encoder  a b 99 f 98 ...
+//                                     decoder  99 c d e 98 ... 97
+struct SpanSizes {
+  int64_t seq, decoder_seq, vocab;
+
+  int64_t spans() const { return (decoder_seq - 1) / 4; }
+  int64_t missing() const { return decoder_seq - 1 - spans(); }  // tokens
+  int64_t kept() const { return seq - spans(); }
+  int64_t text() const { return kept() + missing(); }
+  // Marks are the vocabulary's last tokens, the first mark the last; text must not have them.
+  int64_t special() const { return spans() + 1; }
+  int64_t mark(int64_t span) const { return vocab - 1 - span; }
+};
+
+// Span corruption, as in Raffel et al. 2019 (arXiv:1910.10683), section 3.1.4: kept and missing tokens are
+// each cut into as many parts, of at least one token, and alternate. Inputs "tokens", "decoder_tokens" (0,
+// then the labels but the last), "labels".
+class SpanSamples : public Samples {
+ public:
+  struct Sample {
+    std::vector<int64_t> tokens, labels;  // seq, decoder_seq
+  };
+
+  // REQUIRES 1 <= spans() <= kept(). Throws as Sampler does.
+  SpanSamples(TokenData data, SpanSizes sizes, int64_t seed);
+  Sample sample(int64_t index) const;
+  int64_t read(std::string_view input, int64_t index, std::span<const sbp::Range> ranges, bool wide,
+               std::byte* out) const override;
+
+ private:
+  Sampler sampler_;
+  SpanSizes sizes_;
+  int64_t seed_;
 };
 
 }  // namespace boxcar::backends::host

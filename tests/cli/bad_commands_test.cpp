@@ -88,6 +88,7 @@ const CommandCase of_train[] = {
     {{"--model=gpt2", "--data=README.md", "--augment=false"},
      2,
      "--augment: needs data that are JPEG images"},
+    {{"--model=gpt2", "--data=README.md", "--objective=spans"}, 2, "--objective: needs family t5"},
     {{"--model=gpt2", "--precision=fp8"}, 2, "--precision: fp8 is simulated, not trained (use bf16)"},
 };
 

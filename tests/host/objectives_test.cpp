@@ -16,6 +16,8 @@ namespace {
 using backends::host::ContinuationSamples;
 using backends::host::MaskedSamples;
 using backends::host::MaskedSizes;
+using backends::host::SpanSamples;
+using backends::host::SpanSizes;
 using backends::host::TokenData;
 using testing::ElementsAre;
 using testing::ElementsAreArray;
@@ -144,6 +146,62 @@ TEST(ContinuationSamples, ContinueWhatTheEncoderReads) {
   EXPECT_THAT(read(samples, "decoder_tokens", {0, 3}), ElementsAre(5, 6, 7));
   EXPECT_THAT(read(samples, "labels", {0, 3}), ElementsAre(6, 7, 8));
   EXPECT_THAT(read(samples, "labels", {1, 3}), ElementsAre(7, 8));
+}
+
+TEST(SpanSizes, OfThePaperMaskFifteenPercent) {
+  const SpanSizes paper{.seq = 512, .decoder_seq = 114, .vocab = 32128};
+  EXPECT_EQ(paper.spans(), 28);
+  EXPECT_EQ(paper.missing(), 85);
+  EXPECT_EQ(paper.text(), 569);
+}
+
+// Each mark replaced by its span gives the text back.
+TEST(SpanSamples, HaveTheTextInTwoParts) {
+  const TemporaryFolder folder;
+  const SpanSizes few{.seq = 20, .decoder_seq = 14, .vocab = 10000};
+  const SpanSamples samples(counting(folder, 2000), few, 1);
+  std::set<std::vector<size_t>> cuts;
+  for (int64_t index = 0; index < 300; ++index) {
+    const SpanSamples::Sample sample = samples.sample(index);
+    ASSERT_EQ(sample.tokens.size(), 20u);
+    ASSERT_EQ(sample.labels.size(), 14u);
+    EXPECT_EQ(sample.labels.back(), few.mark(few.spans()));
+    std::map<int64_t, std::vector<int64_t>> spans;
+    std::vector<size_t> lengths;
+    for (size_t i = 0; i + 1 < sample.labels.size();) {
+      std::vector<int64_t>& span = spans[sample.labels[i++]];
+      while (sample.labels[i] < few.mark(few.spans())) span.push_back(sample.labels[i++]);
+      EXPECT_FALSE(span.empty());
+      lengths.push_back(span.size());
+    }
+    EXPECT_EQ(spans.size(), 3u);
+    cuts.insert(lengths);
+    std::vector<int64_t> text;
+    for (const int64_t token : sample.tokens) {
+      const auto span = spans.find(token);
+      if (span == spans.end())
+        text.push_back(token);
+      else
+        text.insert(text.end(), span->second.begin(), span->second.end());
+    }
+    ASSERT_EQ(static_cast<int64_t>(text.size()), few.text());
+    for (size_t i = 1; i < text.size(); ++i) EXPECT_EQ(text[i], text[i - 1] + 1);
+  }
+  EXPECT_EQ(cuts.size(), 36u);  // all ways to cut ten tokens into three spans
+}
+
+TEST(SpanSamples, AreReadInParts) {
+  const TemporaryFolder folder;
+  const SpanSamples samples(counting(folder, 2000), {.seq = 20, .decoder_seq = 14, .vocab = 10000}, 1);
+  const SpanSamples::Sample sample = samples.sample(5);
+  const auto read_five = [&](std::string_view input, const sbp::Range& range) {
+    std::vector<int64_t> values(static_cast<size_t>(range.size()));
+    samples.read(input, 5, std::vector{range}, false, reinterpret_cast<std::byte*>(values.data()));
+    return values;
+  };
+  EXPECT_THAT(read_five("tokens", {0, 20}), ElementsAreArray(sample.tokens));
+  EXPECT_THAT(read_five("labels", {3, 5}), ElementsAre(sample.labels[3], sample.labels[4]));
+  EXPECT_THAT(read_five("decoder_tokens", {0, 3}), ElementsAre(0, sample.labels[0], sample.labels[1]));
 }
 
 }  // namespace

@@ -246,6 +246,7 @@ const std::map<std::string, std::string>& fixed_keys() {
       {"run.decoders", "of JPEG images; tests/training/images_test.cpp has their law"},
       {"run.prefetch", "of JPEG images"},
       {"run.augment", "of JPEG images: other data"},
+      {"run.objective", "of text: other data"},
       {"run.steps", "two or three"},
       {"run.seed", "one draw of weights is as good as another"},
       {"run.checkpoint_dir", "a folder of the law's own"},
