@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -142,32 +143,53 @@ class DegreeChanges {
       made.estimated_seconds = estimate->estimated_seconds;
       made.estimated_bytes = estimate->estimated_bytes;
     }
-    move_layers(made);
+    change_by_estimates(made);
     if (!made.job.train.recompute_layers.empty())
       if (auto fewest = points_.with_fewest_recomputed(made)) made = std::move(*fewest);
     made.move = move;
     return made;
   }
 
-  // Moves one layer after another to a neighbouring stage while that reduces the estimate. The cut of the
-  // layers was for whole backward passes, without the work after the passes.
-  void move_layers(Candidate& candidate) {
-    const Move* const move = move_of(options_, "move-a-layer");
-    for (bool moves = move != nullptr; moves;) {
-      moves = false;
-      const Around around{candidate.job, candidates_, fixed_};
-      if (!move->applies(around)) return;
-      for (planner::Job& job : proposals(*move, around)) {
-        const auto estimate = points_.one(job);
-        if (!estimate || estimate->estimated_bytes > static_cast<double>(attempts_.limit()) ||
-            estimated(options_.goal, *estimate) >= estimated(options_.goal, candidate))
-          continue;
-        candidate.job = std::move(job);
-        candidate.estimated_seconds = estimate->estimated_seconds;
-        candidate.estimated_bytes = estimate->estimated_bytes;
-        moves = true;
-      }
+  // For short steps: the best by estimate of what the changes around a plan lead to, from it and from the
+  // other levels of ZeRO. Layers were cut, and states sharded, for whole backward passes.
+  void change_by_estimates(Candidate& candidate) {
+    if (!is_short(candidate.job)) return;
+    std::vector<Candidate> starts{candidate};
+    const Around around{candidate.job, candidates_, fixed_};
+    if (const Move* shard = move_of(options_, "shard-states"); shard && shard->applies(around))
+      for (planner::Job& job : proposals(*shard, around))
+        add_like(candidate, std::move(job), infinity, starts);
+    for (Candidate& start : starts) {
+      climb(start);
+      if (estimated(options_.goal, start) < estimated(options_.goal, candidate)) candidate = start;
     }
+  }
+
+  // Takes the best of what the changes around a plan propose, as long as that lowers the estimate.
+  void climb(Candidate& candidate) {
+    for (std::vector<Candidate> better{candidate}; !better.empty();) {
+      candidate = better.back();
+      better.clear();
+      const Around around{candidate.job, candidates_, fixed_};
+      double least = estimated(options_.goal, candidate);
+      for (const Move* move : moves_of(options_, MoveGroup::change, around))
+        for (planner::Job& job : proposals(*move, around)) {
+          add_like(candidate, std::move(job), least, better);
+          if (!better.empty()) least = estimated(options_.goal, better.back());
+        }
+    }
+  }
+
+  // Adds the candidate with this job, if the job fits by its estimate and is better than `least`.
+  void add_like(const Candidate& candidate, planner::Job job, double least, std::vector<Candidate>& to) {
+    const auto estimate = points_.one(job);
+    if (!estimate || estimate->estimated_bytes > static_cast<double>(attempts_.limit()) ||
+        estimated(options_.goal, *estimate) >= least)
+      return;
+    to.push_back(candidate);
+    to.back().job = std::move(job);
+    to.back().estimated_seconds = estimate->estimated_seconds;
+    to.back().estimated_bytes = estimate->estimated_bytes;
   }
 
   // In the order of their second parts; if one does not fit, the next needs even more memory.
