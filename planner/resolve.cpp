@@ -127,7 +127,7 @@ void check_experts(const Job& job, const ir::models::Transformer& m) {
   }
   require(m.experts == 0 || job.routing_skew * static_cast<double>(m.top_k) <= static_cast<double>(m.experts),
           "train.routing_skew",
-          fmt::format("{} times the mean is more than all tokens (use at most experts {} / top_k {} = {})",
+          fmt::format("{} times the mean is more than all tokens (use at most experts {} / top_k {} = {:g})",
                       job.routing_skew, m.experts, m.top_k,
                       static_cast<double>(m.experts) / static_cast<double>(std::max<int64_t>(1, m.top_k))));
 }

@@ -51,8 +51,9 @@ struct Source {
   int64_t padded_vocab() const;   // rows of the embedding
   bool divides_hidden() const;    // heads share `hidden`, as if head_dim is not given
   bool pipelined() const { return parallel().pp > 1; }
-  bool replicated() const { return parallel().dp > 1; }
-  bool sharded() const { return parallel().dp > 1 && parallel().zero > 0; }
+  // Over ranks with the same parameters: replicas, and those that share a sequence.
+  bool replicated() const { return parallel().dp * parallel().cp > 1; }
+  bool sharded() const { return replicated() && parallel().zero > 0; }
   bool mixed() const { return ir::is_mixed(train().precision); }
   bool half_moments() const { return train().moments == ir::Moments::bf16 && ir::chooses_moments(train()); }
   bool recomputes() const;   // anything (recomputes_anything of cli/effects.h)

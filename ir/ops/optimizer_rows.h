@@ -50,7 +50,7 @@ struct OptimizerRow {
   };
 
   const char* name;
-  int moments;          // tensors of the weight's shape in float32, or float64: m, then v
+  int moments;          // tensors of the weight's shape (TrainOptions::moments): m, then v
   bool linear = false;  // linear in weight, gradient and moments together
   double flops = 1;     // per element, including decay
   double rate = 0.01;   // learning rate of an op by itself, as in tests; a job always gives its own

@@ -1,7 +1,7 @@
 // Parts of an optimizer step: updates, accumulation over micro-batches, the norm for clipping.
 //
-//   adam(w, g, m, v, scale?, finite?) -> w, m, v     moments and master weights in float32 or
-//   float64, in any split; never partial
+//   adam(w, g, m, v, scale?, finite?) -> w, m, v     master weights in float32 or float64,
+//   moments in these or bfloat16, in any split; never partial
 //   lamb_norms(w, g, m, v, scale?) -> norms          with the moments that it measures; float32[2], or
 //   float64[2]; P(sum) if w is split
 //   lamb(w, g, m, v, norms, scale?, finite?)         a row with a trust ratio (optimizer_rows.h)
