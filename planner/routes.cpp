@@ -1,7 +1,9 @@
 #include "planner/routes.h"
 
 #include <optional>
+#include <utility>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -11,9 +13,41 @@ namespace {
 using sbp::MeshRoute;
 using sbp::NdSbp;
 
+// Two gathers in a row, of different axes, in the other order. `from`: the layout before them.
+void swap_gathers(const NdSbp& from, sbp::MeshStep& one, sbp::MeshStep& next) {
+  one.elements_moved *= next.group_size;
+  next.elements_moved /= one.group_size;
+  NdSbp end = std::exchange(next.result, from);
+  for (const int d : next.dims) at(next.result, d) = sbp::Sbp::B();
+  one.result = std::move(end);
+  std::swap(one, next);
+}
+
+// Gathers begin where ranks stand farthest apart: those links are the slowest, and parts are smallest before
+// any other gather. Routes are in the mesh's order of dimensions, which need not be that of devices.
+MeshRoute from_the_outside(MeshRoute route, const Mesh& mesh, const NdSbp& from) {
+  if (mesh.strides.empty()) return route;
+  const auto gathers = [](const sbp::MeshStep& step) {
+    return step.collective == sbp::Collective::all_gather;
+  };
+  for (bool swaps = true; swaps;) {
+    swaps = false;
+    for (size_t s = 0; s + 1 < route.steps.size(); ++s) {
+      sbp::MeshStep &one = route.steps[s], &next = route.steps[s + 1];
+      if (!gathers(one) || !gathers(next) || one.axis == next.axis) continue;
+      if (at(mesh.strides, one.dims.front()) >= at(mesh.strides, next.dims.front())) continue;
+      swap_gathers(s == 0 ? from : route.steps[s - 1].result, one, next);
+      swaps = true;
+    }
+  }
+  return route;
+}
+
 std::optional<MeshRoute> direct(const sbp::Shape& shape, const Mesh& mesh, const NdSbp& from,
                                 const NdSbp& to) {
-  return sbp::mesh_route(shape, mesh.extents, from, to, sbp::Aim::steps);
+  auto route = sbp::mesh_route(shape, mesh.extents, from, to, sbp::Aim::steps);
+  if (route) route = from_the_outside(*std::move(route), mesh, from);
+  return route;
 }
 
 // The cheapest route over an intermediate layout that is B in some of the split dimensions. It is for splits

@@ -99,7 +99,10 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
     const auto all_gather = sbp::Collective::all_gather;
     return among(all_gather, dense * size, 1, h.cp) +
            among(all_gather, (stage.expert_elements - made) * size, h.ep, h.cp) +
-           among(all_gather, made * size / h.cp, h.ep, 1) + among(all_gather, made * size, h.dp, h.cp);
+           (cp_stride > dp_stride ? among(all_gather, made * size / h.dp * h.ep, h.dp, h.cp) +
+                                        among(all_gather, made * size, h.ep, 1)
+                                  : among(all_gather, made * size / h.cp, h.ep, 1) +
+                                        among(all_gather, made * size, h.dp, h.cp));
   };
   // Gradients that are made in parts are reduced only over data parallelism; then whole ones are gathered.
   const auto reduce_seconds = [&](sbp::Collective collective, double size) {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "planner/comms.h"
+#include "planner/routes.h"
 #include "planner/stages.h"
 #include "sbp/at.h"
 #include "support/error_of.h"
@@ -138,6 +139,23 @@ TEST(Mesh, CountsTheStagesOfANode) {
   EXPECT_EQ(stages(6, 8), 2);
   EXPECT_EQ(stages(8, 4), 1);
   EXPECT_EQ(stages(32, 4), 1);
+}
+
+// Two ranks of dp 4 devices apart, four of cp beside each other; and the other way round.
+TEST(Routes, GatherWhereRanksStandFarthestApartFirst) {
+  const auto route = [](std::vector<int> strides) {
+    Mesh mesh;
+    mesh.names = {"dp", "cp"}, mesh.extents = {2, 4}, mesh.strides = std::move(strides);
+    const sbp::Sbp b = sbp::Sbp::B();
+    RouteTable routes(mesh);
+    std::string text;
+    for (const sbp::MeshStep& step : routes.find({8, 8}, {sbp::Sbp::S(1), sbp::Sbp::S(0)}, {b, b}).steps)
+      text += fmt::format("{} along {}: {}, {}; ", sbp::to_text(step.collective), step.dims[0],
+                          sbp::to_text(step.result), step.elements_moved);
+    return text;
+  };
+  EXPECT_EQ(route({4, 1}), "all_gather along 0: (B, S(0)), 64; all_gather along 1: (B, B), 384; ");
+  EXPECT_EQ(route({1, 2}), "all_gather along 1: (S(1), B), 192; all_gather along 0: (B, B), 256; ");
 }
 
 }  // namespace
