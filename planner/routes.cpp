@@ -24,7 +24,7 @@ void swap_gathers(const NdSbp& from, sbp::MeshStep& one, sbp::MeshStep& next) {
 }
 
 // Gathers begin where ranks stand farthest apart: those links are the slowest, and parts are smallest before
-// any other gather. Routes are in the mesh's order of dimensions, which need not be that of devices.
+// any other gather. The route itself knows no devices.
 MeshRoute from_the_outside(MeshRoute route, const Mesh& mesh, const NdSbp& from) {
   if (mesh.strides.empty()) return route;
   const auto gathers = [](const sbp::MeshStep& step) {

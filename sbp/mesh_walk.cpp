@@ -1,7 +1,6 @@
 #include "sbp/mesh_walk.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "sbp/at.h"
 
@@ -164,22 +163,16 @@ Dims Walk::end(const State& goal, int axis, Sbp wanted) {
   return result;
 }
 
-// The axis of the outermost dimension first: its links are the slowest, and parts are smallest before any
-// other gather.
 bool Walk::gather(const State& goal) {
-  int best = -1;
-  Dims dims;
   for (int axis = 0; axis < axes(); ++axis) {
-    Dims own = end(goal, axis, Sbp::B());
-    if (own.empty() || (best >= 0 && dims.front() < own.front())) continue;
-    best = axis;
-    dims = std::move(own);
+    const Dims dims = end(goal, axis, Sbp::B());
+    if (dims.empty()) continue;
+    const int64_t moved = (space_.size(dims) - 1) * space_.elements() * copies(dims);
+    join(axis, dims, Sbp::B());
+    emit({.collective = Collective::all_gather, .axis = axis}, dims, moved);
+    return true;
   }
-  if (best < 0) return false;
-  const int64_t moved = (space_.size(dims) - 1) * space_.elements() * copies(dims);
-  join(best, dims, Sbp::B());
-  emit({.collective = Collective::all_gather, .axis = best}, dims, moved);
-  return true;
+  return false;
 }
 
 // S -> P and B -> P, all of one reduction at once, from the inside.

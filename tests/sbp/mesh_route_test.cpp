@@ -79,14 +79,6 @@ TEST(MeshRoute, AimTrafficLetsCopiesShareTheWork) {
 
 // (S(0), B) -> (B, S(0)): gathering first would bring everything to all; slicing first leaves parts that are
 // no blocks. Slices are cheaper.
-// Both orders move as many elements; along the outermost dimension, with the slowest links, parts go first.
-TEST(MeshRoute, GathersFromTheOutside) {
-  EXPECT_EQ(route_of({2, 4}, "(S(1), S(0))", "(B, B)"),
-            "all_gather 0 -> (B, S(0)) 64; all_gather 1 -> (B, B) 384");
-  EXPECT_EQ(route_of({2, 4}, "(S(0), S(1))", "(B, B)"),
-            "all_gather 0 -> (B, S(1)) 64; all_gather 1 -> (B, B) 384");
-}
-
 TEST(MeshRoute, NoneWhereTransfersAreCheaper) {
   EXPECT_EQ(route_of({2, 2}, "(S(0), B)", "(B, S(0))"), "no route");
   EXPECT_EQ(route_of({2, 2}, "(S(0), S(1))", "(S(1), S(0))"), "no route");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "sbp/error.h"
+#include "sbp/words.h"
 
 namespace boxcar::sbp {
 namespace {
@@ -19,6 +20,18 @@ std::string message(Function function) {
     return error.what();
   }
   return "no error";
+}
+
+enum class Size : uint8_t { small, large };
+std::vector<std::string> words_of(Size) { return {"small", "large"}; }
+
+TEST(Words, ARowIsFoundByItsKind) {
+  const struct {
+    Size kind;
+    int value;
+  } rows[] = {{Size::large, 7}};
+  EXPECT_EQ(find_row(rows, Size::large).value, 7);
+  EXPECT_THROW(find_row(rows, Size::small), std::logic_error);
 }
 
 TEST(Sbp, TextReadsBack) {
