@@ -41,38 +41,30 @@ struct Reading {
   std::function<std::unique_ptr<host::Samples>(const host::TokenData&, int64_t seed)> samples;
 };
 
+// Throws Error (bad input) where a model's key, which is `value`, is less than its samples need.
+void need(int64_t value, int64_t least, const std::string& where, const std::string& why) {
+  if (value < least)
+    throw Error::input(where, fmt::format("is {}; {}, expected {} or more", value, why, least));
+}
+
 Reading reading_of(const TrainRun& run, const ir::models::Transformer& model, const KeyName& name) {
   const int64_t seq = model.seq;
   if (run.spans) {
     const host::SpanSizes sizes{seq, model.decoder_seq, model.vocab};
-    if (sizes.spans() < 1)
-      throw Error::input(name("model.decoder_seq"),
-                         fmt::format("is {}; a span has three tokens and a mark, and one more mark ends all, "
-                                     "expected 5 or more",
-                                     sizes.decoder_seq));
-    if (sizes.kept() < sizes.spans())
-      throw Error::input(name("model.seq"),
-                         fmt::format("is {}, but {} spans are missing in it; expected {} or more", seq,
-                                     sizes.spans(), 2 * sizes.spans()));
-    if (sizes.vocab <= sizes.special())
-      throw Error::input(name("model.vocab"), fmt::format("is {}; its last {} tokens mark spans, expected {} "
-                                                          "or more",
-                                                          sizes.vocab, sizes.special(), sizes.special() + 1));
+    need(sizes.decoder_seq, 5, name("model.decoder_seq"),
+         "a span has three tokens and a mark, and one more mark ends all");
+    need(seq, 2 * sizes.spans(), name("model.seq"), fmt::format("{} spans are missing in it", sizes.spans()));
+    need(sizes.vocab, sizes.special() + 1, name("model.vocab"),
+         fmt::format("its last {} tokens mark spans", sizes.special()));
     return {sizes.special(), sizes.text(), [sizes](const auto& part, int64_t seed) {
               return std::make_unique<host::SpanSamples>(part, sizes, seed);
             }};
   }
   if (model.masked > 0) {
     const host::MaskedSizes sizes{seq, model.masked, model.vocab};
-    if (sizes.text_vocab() < 1)
-      throw Error::input(name("model.vocab"),
-                         fmt::format("is {}; [CLS], [SEP] and [MASK] are its last three tokens, "
-                                     "expected 4 or more",
-                                     sizes.vocab));
-    if (sizes.text() < 1)
-      throw Error::input(
-          name("model.seq"),
-          fmt::format("is {}; [CLS] and [SEP] are three of its tokens, expected 4 or more", seq));
+    need(sizes.vocab, sizes.special + 1, name("model.vocab"),
+         "[CLS], [SEP] and [MASK] are its last three tokens");
+    need(seq, 4, name("model.seq"), "[CLS] and [SEP] are three of its tokens");
     if (sizes.masked > sizes.text())
       throw Error::input(
           name("model.masked"),

@@ -34,14 +34,21 @@ std::vector<int64_t> read_window(const Sampler& sampler, int64_t window, int64_t
   return tokens;
 }
 
-// The ends of `parts` parts of `count` tokens, at least one in each: all ways to cut are as likely.
+// `count` of these places, ascending; all choices are as likely.
+std::vector<int64_t> choose(std::vector<int64_t> places, int64_t count, int64_t seed, int64_t index,
+                            Draw purpose) {
+  for (int64_t i = 0; i < count; ++i)
+    std::swap(at(places, i), at(places, i + draw(seed, index, purpose, i, std::ssize(places) - i)));
+  places.resize(static_cast<size_t>(count));
+  std::sort(places.begin(), places.end());
+  return places;
+}
+
+// The ends of `parts` parts of `count` tokens, at least one in each.
 std::vector<int64_t> cut(int64_t count, int64_t parts, int64_t seed, int64_t index, Draw purpose) {
   std::vector<int64_t> ends(static_cast<size_t>(count - 1));
   std::iota(ends.begin(), ends.end(), 1);
-  for (int64_t i = 0; i + 1 < parts; ++i)
-    std::swap(at(ends, i), at(ends, i + draw(seed, index, purpose, i, std::ssize(ends) - i)));
-  ends.resize(static_cast<size_t>(parts - 1));
-  std::sort(ends.begin(), ends.end());
+  ends = choose(std::move(ends), parts - 1, seed, index, purpose);
   ends.push_back(count);
   return ends;
 }
@@ -73,11 +80,7 @@ std::vector<int64_t> MaskedSamples::predicted(int64_t index) const {
   std::vector<int64_t> places(static_cast<size_t>(sizes_.text()));
   std::iota(places.begin(), places.begin() + first_, 1);         // behind [CLS]
   std::iota(places.begin() + first_, places.end(), first_ + 2);  // behind [SEP]
-  for (int64_t i = 0; i < sizes_.masked; ++i)
-    std::swap(at(places, i), at(places, i + draw(seed_, index, Draw::places, i, sizes_.text() - i)));
-  places.resize(static_cast<size_t>(sizes_.masked));
-  std::sort(places.begin(), places.end());
-  return places;
+  return choose(std::move(places), sizes_.masked, seed_, index, Draw::places);
 }
 
 MaskedSamples::Sample MaskedSamples::sample(int64_t index) const {
