@@ -158,6 +158,9 @@ void write_qk_norm(Writer& w, const std::string& name);
 // Megatron Core's sizes of experts and the treatment of their tokens; `name` makes the setting's name of a
 // field of TransformerConfig, "moe_router_topk". REQUIRES that the model has experts.
 void write_expert_tokens(Writer& w, std::string (*name)(const std::string& field));
+// Moments in 16 bits; `name` makes the setting's name of a field of OptimizerConfig, "exp_avg_dtype"; `bf16`
+// is its value.
+void write_moments(Writer& w, std::string (*name)(const std::string& field), const Json& bf16);
 // How keys and values go over context parallelism.
 void write_comm_type(Writer& w, const std::string& name);
 // Megatron Core's word for a recipe of 8 bits: Fp8Recipe of megatron/core/enums.py.

@@ -251,15 +251,6 @@ void write_gradients(Writer& w) {
     w.cannot("train.grad_reduction", "gradients are reduced in the type of their sums");
 }
 
-void write_moments(Writer& w) {
-  if (!w.from.half_moments()) return;
-  if (w.from.train().optimizer != ir::Optimizer::adam || !w.from.sharded() || !w.from.mixed())
-    return w.cannot("moments of 16 bits need adam, --use-distributed-optimizer and 16-bit precision");
-  w.set("--use-precision-aware-optimizer", true);
-  w.set("--exp-avg-dtype", "bf16");
-  w.set("--exp-avg-sq-dtype", "bf16");
-}
-
 void write_loss(Writer& w) {
   const ir::TrainOptions& t = w.from.train();
   const bool half = w.from.mixed() && t.half_logits;
@@ -495,7 +486,7 @@ std::vector<Row> make_rows() {
       {{"train.moments"},
        {"--use-precision-aware-optimizer", "--exp-avg-dtype", "--exp-avg-sq-dtype"},
        "bf16 without ZeRO, in fp32, with other optimizers than adam",
-       write_moments},
+       [](Writer& w) { write_moments(w, argument, "bf16"); }},
       {{"train.fused_loss", "train.logits"},
        {"--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl", "--fp16-lm-cross-entropy"},
        "logits of half with bf16 and no fused loss",

@@ -51,6 +51,16 @@ void write_comm_type(Writer& w, const std::string& name) {
            "op by op, what moves fewer bytes is chosen here; a2a is written for all layers");
 }
 
+// The optimizer that keeps them refuses all else (megatron/core/optimizer/optimizer_config.py).
+void write_moments(Writer& w, std::string (*name)(const std::string&), const Json& bf16) {
+  if (!w.from.half_moments()) return;
+  if (w.from.train().optimizer != ir::Optimizer::adam || !w.from.sharded() || !w.from.mixed())
+    return w.cannot("moments of 16 bits need adam, the distributed optimizer and 16-bit precision");
+  w.set(name("use_precision_aware_optimizer"), true);
+  w.set(name("exp_avg_dtype"), bf16);
+  w.set(name("exp_avg_sq_dtype"), bf16);
+}
+
 std::vector<Row> with_megatron_core(std::vector<Row> rows) {
   const std::vector<Row> shared{
       {{"parallel.schedule"},

@@ -160,15 +160,6 @@ void write_gradients(Writer& w) {
     w.cannot("train.grad_reduction", "gradients are reduced in the type of their sums");
 }
 
-void write_moments(Writer& w) {
-  if (!w.from.half_moments()) return;
-  if (w.from.train().optimizer != ir::Optimizer::adam || !w.from.sharded() || !w.from.mixed())
-    return w.cannot("moments of 16 bits need adam, the distributed optimizer and 16-bit precision");
-  w.set("OptimizerConfig.use_precision_aware_optimizer", true);
-  w.set("OptimizerConfig.exp_avg_dtype", python("torch.bfloat16"));
-  w.set("OptimizerConfig.exp_avg_sq_dtype", python("torch.bfloat16"));
-}
-
 void write_loss(Writer& w) {
   const ir::TrainOptions& t = w.from.train();
   const bool half = w.from.mixed() && t.half_logits;
@@ -440,7 +431,11 @@ std::vector<Row> make_rows() {
        {"OptimizerConfig.use_precision_aware_optimizer", "OptimizerConfig.exp_avg_dtype",
         "OptimizerConfig.exp_avg_sq_dtype"},
        "bf16 without ZeRO, in fp32, with other optimizers than adam",
-       write_moments},
+       [](Writer& w) {
+         write_moments(
+             w, [](const std::string& field) { return "OptimizerConfig." + field; },
+             python("torch.bfloat16"));
+       }},
       {{"train.fused_loss", "train.logits"},
        {"GPTConfig.cross_entropy_loss_fusion", "GPTConfig.cross_entropy_fusion_impl",
         "GPTConfig.fp16_lm_cross_entropy"},
