@@ -12,6 +12,8 @@
 // it is a copy.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ir/ops/nn_rows.h"
 #include "sbp/at.h"
 
@@ -178,13 +180,19 @@ Map pairs_map(std::string_view text) {
   };
 }
 
-int64_t pairs(const Types& in) { return in.back().shape.back() / 2; }
-
-// A split of the last axis of all operands and the result that keeps pairs whole.
-std::vector<sbp::Signature> split_pairs(const Types& in, const Attrs&, int64_t parts) {
-  if (!aligned(2 * pairs(in), pairs(in), parts)) return {};
-  const sbp::Sbp last = sbp::Sbp::S(static_cast<int>(in[0].shape.size()) - 1);
-  return {{std::vector<sbp::Sbp>(in.size(), last), {last}}};
+// A split of the last axis of operand `x` that leaves pairs whole, over all operands and results. A weight
+// for each row, behind x, stays whole; its gradient, the second result, is partial.
+Extra split_pairs(size_t x, size_t results = 1) {
+  return [x, results](const Types& in, const Attrs&, int64_t parts) -> std::vector<sbp::Signature> {
+    const int64_t pairs = in[x].shape.back() / 2;
+    if (!aligned(2 * pairs, pairs, parts)) return {};
+    const sbp::Sbp last = sbp::Sbp::S(static_cast<int>(in[x].shape.size()) - 1);
+    sbp::Signature signature{std::vector<sbp::Sbp>(in.size(), last), {last}};
+    std::fill(signature.inputs.begin() + static_cast<std::ptrdiff_t>(x) + 1, signature.inputs.end(),
+              sbp::Sbp::B());
+    signature.outputs.resize(results, sbp::Sbp::P());
+    return {signature};
+  };
 }
 
 void check_pairs(std::string_view op, const TensorType& x) {
@@ -205,7 +213,7 @@ OpDef swiglu_pairs() {
                 return y;
               },
           .index_map = pairs_map("* _ -> * _"),
-          .extra = split_pairs,
+          .extra = split_pairs(0),
           .extra_reason = "a split that leaves pairs of gate and up whole",
           .work = per_element(5),
           .tolerance = 1e-9,
@@ -227,7 +235,7 @@ OpDef swiglu_pairs_grad() {
         return {in[1]};
       },
       .index_map = pairs_map("* _, * _ -> * _ ; linear 0"),
-      .extra = split_pairs,
+      .extra = split_pairs(1),
       .extra_reason = "a split that leaves pairs of gate and up whole",
       .work = per_element(8),
       .tolerance = 1e-9,
@@ -269,12 +277,7 @@ OpDef weighed_swiglu_pairs() {
           .infer = [](const Types& in,
                       const Attrs&) { return weighed_pairs("weighed_swiglu_pairs", in[0], in[1]); },
           .index_map = pairs_map("* _, * _ -> * _ ; linear 1"),
-          .extra = [](const Types& in, const Attrs&, int64_t parts) -> std::vector<sbp::Signature> {
-            const int64_t pairs = in[0].shape.back() / 2;
-            if (!aligned(2 * pairs, pairs, parts)) return {};
-            const sbp::Sbp last = sbp::Sbp::S(static_cast<int>(in[0].shape.size()) - 1);
-            return {{{last, sbp::Sbp::B()}, {last}}};
-          },
+          .extra = split_pairs(0),
           .extra_reason = "a split that leaves pairs of gate and up whole",
           .work = per_element(6),
           .tolerance = 1e-9,
@@ -291,15 +294,13 @@ OpDef weighed_swiglu_pairs_grad() {
             return {in[1], in[2]};
           },
           .index_map = pairs_map("* _, * _, * _ -> * _, * _ ; linear 0"),
-          .extra = [](const Types& in, const Attrs&, int64_t parts) -> std::vector<sbp::Signature> {
-            const sbp::Sbp b = sbp::Sbp::B(), p = sbp::Sbp::P();
-            std::vector<sbp::Signature> legal{{{b, b, p}, {p, b}}};
-            const int64_t pairs = in[0].shape.back();
-            if (!aligned(2 * pairs, pairs, parts)) return legal;
-            const sbp::Sbp last = sbp::Sbp::S(static_cast<int>(in[0].shape.size()) - 1);
-            legal.push_back({{last, last, b}, {last, p}});
-            return legal;
-          },
+          .extra =
+              [split = split_pairs(1, 2)](const Types& in, const Attrs& attrs, int64_t parts) {
+                const sbp::Sbp b = sbp::Sbp::B(), p = sbp::Sbp::P();
+                std::vector<sbp::Signature> legal = split(in, attrs, parts);
+                legal.push_back({{b, b, p}, {p, b}});
+                return legal;
+              },
           .extra_reason = "a split that leaves pairs of gate and up whole; of the results only dx reads w",
           .work = per_element(11),
           .tolerance = 1e-9,

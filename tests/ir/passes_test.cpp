@@ -313,6 +313,19 @@ TEST(Passes, HalfLogitsAreNotCast) {
   EXPECT_EQ(type_read(), ir::DType::bfloat16);
 }
 
+// Experts' results are weighed by the op that makes them, which keeps its operands.
+TEST(Passes, TheWeightsOfExpertsJoinSwiglu) {
+  auto config = tiny("llama");
+  config.experts = 4, config.top_k = 2, config.weigh_inside = true;
+  const auto step = [&] { return step_of(ir::models::build(config, 2), plain()); };
+  EXPECT_EQ(count(step(), "weighed_swiglu_pairs"), config.layers);
+  EXPECT_EQ(count(step(), "weighed_swiglu_pairs_grad"), config.layers);
+  EXPECT_EQ(count(step(), "swiglu_pairs"), 0);
+  config.weigh_inside = false;
+  EXPECT_EQ(count(step(), "weighed_swiglu_pairs"), 0);
+  EXPECT_EQ(count(step(), "swiglu_pairs"), config.layers);
+}
+
 TEST(Passes, PatternsOfALayer) {
   const Graph step = step_of(gpt(), plain());
   EXPECT_EQ(count(step, "bias_gelu"), 1);
