@@ -63,6 +63,16 @@ TEST(Search, LaysOutOtherShardingWithoutTensorParallelism) {
 }
 
 // Replicas alone, by estimate 10 % slower than the best.
+// Pipelines that split backward passes pay with other cuts, or with another level of ZeRO and another cut.
+TEST(Search, CutsAndShardsSplitPipelinesByEstimates) {
+  Job job = job_of({"gpt", 8, 16, 2048, 128, 51200, "dgx-a100-40g", 8, 16}), given = job;
+  given.parallel.pp = 4, given.parallel.schedule = planner::Schedule::zb_h2;
+  expect_none_faster(job, given, {"pp", "tp", "schedule"});
+  given = job = job_of({"llama", 4, 12, 768, 512, 51200, "dgx-a100-80g", 4, 4});
+  given.parallel.pp = 2;
+  expect_none_faster(job, given, {"pp", "tp", "virtual_stages"});
+}
+
 TEST(Search, LaysOutReplicasAlone) {
   const Job job = job_of({"llama", 2, 12, 1536, 1024, 51200, "dgx-a100-40g", 4, 8});
   Job given = job;
