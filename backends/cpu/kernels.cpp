@@ -9,11 +9,11 @@ namespace boxcar::backends::cpu {
 namespace {
 
 constexpr std::initializer_list<void (*)(Factories&)> kKernelGroups = {
-    add_elementwise_kernels, add_fused_kernels,   add_gated_kernels,     add_norm_kernels,
-    add_batch_norm_kernels,  add_softmax_kernels, add_loss_kernels,      add_update_kernels,
-    add_reduce_kernels,      add_shape_kernels,   add_index_kernels,     add_moe_kernels,
-    add_matmul_kernels,      add_packed_kernels,  add_attention_kernels, add_conv_kernels,
-    add_pool_kernels,
+    add_elementwise_kernels, add_fused_kernels,   add_gated_kernels,  add_norm_kernels,
+    add_batch_norm_kernels,  add_softmax_kernels, add_loss_kernels,   add_update_kernels,
+    add_reduce_kernels,      add_shape_kernels,   add_index_kernels,  add_sampling_kernels,
+    add_moe_kernels,         add_matmul_kernels,  add_packed_kernels, add_attention_kernels,
+    add_conv_kernels,        add_pool_kernels,
 };
 
 Factories build_table() {

@@ -136,6 +136,7 @@ void add_update_kernels(Factories& table);
 void add_reduce_kernels(Factories& table);
 void add_shape_kernels(Factories& table);
 void add_index_kernels(Factories& table);
+void add_sampling_kernels(Factories& table);
 void add_moe_kernels(Factories& table);
 void add_matmul_kernels(Factories& table);
 void add_packed_kernels(Factories& table);

@@ -26,6 +26,7 @@ struct Image {
 void add_norm_kernels(KernelTable& table);       // reference_norm.cpp: layer, RMS and batch norm
 void add_softmax_kernels(KernelTable& table);    // reference_softmax.cpp: softmax and losses
 void add_embedding_kernels(KernelTable& table);  // reference_embedding.cpp
+void add_sampling_kernels(KernelTable& table);   // reference_sampling.cpp
 void add_moe_kernels(KernelTable& table);        // reference_moe.cpp
 void add_pool_kernels(KernelTable& table);       // reference_pool.cpp
 

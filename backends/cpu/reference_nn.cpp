@@ -61,6 +61,7 @@ void add_nn_kernels(KernelTable& table) {
   add_norm_kernels(table);
   add_softmax_kernels(table);
   add_embedding_kernels(table);
+  add_sampling_kernels(table);
   add_moe_kernels(table);
 }
 

@@ -19,7 +19,7 @@ namespace {
 constexpr std::initializer_list<void (*)(Factories&)> groups = {
     add_map_kernels,    add_move_kernels,    add_reduce_kernels,    add_row_kernels,
     add_update_kernels, add_product_kernels, add_attention_kernels, add_convolution_kernels,
-    add_image_kernels,  add_expert_kernels};
+    add_image_kernels,  add_expert_kernels,  add_sampling_kernels};
 
 // Types, each once, as in the call.
 std::string types_of(const Call& call) {

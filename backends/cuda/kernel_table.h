@@ -134,6 +134,7 @@ void add_attention_kernels(Factories& table);
 void add_convolution_kernels(Factories& table);
 void add_image_kernels(Factories& table);
 void add_expert_kernels(Factories& table);
+void add_sampling_kernels(Factories& table);
 
 const Factories& kernels();
 // Throws Error (fault) for an op or types without a kernel, naming both.

@@ -13,6 +13,13 @@ void embedding(GradContext& g) {
   g.give(0, g.emit("w", "embedding_grad", {g.dy(), g.x(1)}, {{"rows", g.type(g.x(0)).shape[0]}}));
 }
 
+void sample_rows(GradContext& g) {
+  Attrs attrs = g.attrs();
+  attrs.erase("samples");
+  attrs["classes"] = g.type(g.x(0)).shape[0];
+  g.give(0, g.emit("table", "sample_rows_grad", {g.dy(), g.x(1)}, attrs));
+}
+
 void softmax(GradContext& g) { g.give(0, g.emit("x", "softmax_grad", {g.dy(), g.y()})); }
 void scale_mask_softmax(GradContext& g) {
   g.give(0, g.emit("x", "scale_mask_softmax_grad", {g.dy(), g.y()},
@@ -154,6 +161,7 @@ void avg_pool2d(GradContext& g) {
 }
 
 constexpr GradRule nn_rules[] = {{"embedding", embedding},
+                                 {"sample_rows", sample_rows},
                                  {"softmax", softmax},
                                  {"scale_mask_softmax", scale_mask_softmax},
                                  {"layer_norm", layer_norm},

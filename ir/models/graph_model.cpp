@@ -209,8 +209,9 @@ void read_constants(Graph& graph) {
 int64_t room_of(const Graph& graph, const Op& op, size_t operand) {
   const auto shape = [&](size_t i) -> const Shape& { return graph.tensor(op.inputs[i]).type.shape; };
   if (op.type == "one_hot") return attr_int(op.attrs, "depth");
+  if (op.type == "sample_labels") return attr_int(op.attrs, "classes");
   if (operand != 1) return 0;
-  if (op.type == "embedding") return shape(0)[0];
+  if (op.type == "embedding" || op.type == "sample_rows") return shape(0)[0];
   if (op.type == "gather") {
     const int64_t axis = attr_int(op.attrs, "axis"), axes = static_cast<int64_t>(shape(0).size());
     return at(shape(0), axis < 0 ? axis + axes : axis);

@@ -10,6 +10,7 @@ void add_nn_ops(std::vector<OpDef>& out) {
   add_norm_ops(out);
   add_embedding_ops(out);
   add_loss_ops(out);
+  add_sampling_ops(out);
   add_moe_ops(out);
 }
 

@@ -20,6 +20,7 @@ void add_softmax_ops(std::vector<OpDef>& out);    // nn_softmax.cpp
 void add_norm_ops(std::vector<OpDef>& out);       // nn_norm.cpp
 void add_embedding_ops(std::vector<OpDef>& out);  // nn_embedding.cpp
 void add_loss_ops(std::vector<OpDef>& out);       // nn_loss.cpp
+void add_sampling_ops(std::vector<OpDef>& out);   // nn_sampling.cpp
 void add_moe_ops(std::vector<OpDef>& out);        // nn_moe.cpp
 // Further rows of conv.cpp.
 void add_pool_ops(std::vector<OpDef>& out);        // conv_pool.cpp

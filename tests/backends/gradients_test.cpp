@@ -42,6 +42,7 @@ std::optional<Attrs> kernel(const ir::Types& in, const Attrs&) {
   return Attrs{{"kernel", Ints{in[1].shape[2], in[1].shape[3]}}};
 }
 std::optional<Attrs> rows(const ir::Types& in, const Attrs&) { return Attrs{{"rows", in[0].shape[0]}}; }
+std::optional<Attrs> classes(const ir::Types& in, const Attrs&) { return Attrs{{"classes", in[0].shape[0]}}; }
 std::optional<Attrs> whole_shape(const ir::Types& in, const Attrs&) { return Attrs{{"shape", in[0].shape}}; }
 std::optional<Attrs> extent(const ir::Types& in, const Attrs& forward) {
   const int64_t axis = ir::attr_int(forward, "axis"), rank = static_cast<int64_t>(in[0].shape.size());
@@ -84,6 +85,7 @@ const Row kRows[] = {
     {"moe_dispatch_grad", "moe_dispatch", "dy0 x1", "x0"},
     {"merge_heads_grad", "merge_heads", "dy0", "x0", head_dim},
     {"rms_norm_grad", "rms_norm", "dy0 x0 x1 y1", "x0 x1"},
+    {"sample_rows_grad", "sample_rows", "dy0 x1", "x0", classes},
     {"scale_mask_softmax_grad", "scale_mask_softmax", "dy0 y0", "x0"},
     {"scaled_dot_product_attention_grad", "scaled_dot_product_attention", "dy0 x0 x1 x2 y0 y1", "x0 x1 x2"},
     {"slice_grad", "slice", "dy0", "x0", whole_shape},

@@ -171,6 +171,49 @@ TEST(ReferenceNn, ExpertsTakeTokensInOrder) {
   });
 }
 
+// Classes 0 and 1 are the first part, which draws two, 2 and 3 the second, which draws one.
+TEST(ReferenceNn, SamplesHaveTheClassesOfLabels) {
+  const HostTensor table = tensor("float32[4, 2]", {1, 2, 3, 4, 5, 6, 7, 8});
+  const HostTensor labels = tensor("int64[3]", {3, 0, 3});
+  const Attrs rows = {{"samples", int64_t{3}}, {"parts", int64_t{2}}};
+  const Attrs gradient = {{"classes", int64_t{4}}, {"parts", int64_t{2}}};
+  const Attrs places = {{"classes", int64_t{4}}, {"samples", int64_t{3}}, {"parts", int64_t{2}}};
+  expect_values({
+      {"sample_rows", {table, labels}, rows, {{1, 2, 3, 4, 7, 8}}},
+      {"sample_rows_grad",
+       {tensor("float32[3, 2]", {1, 2, 3, 4, 5, 6}), labels},
+       gradient,
+       {{1, 2, 3, 4, 0, 0, 5, 6}}},
+      {"sample_labels", {labels}, places, {{2, 0, 2}}},
+  });
+}
+
+// Of 8 other classes, 3 are drawn beside the label's: each in 3 of 8 steps.
+TEST(ReferenceNn, SamplesAreDrawnAnewInEachStep) {
+  Values numbers(9);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i);
+  const HostTensor table = tensor("float32[9, 1]", numbers), label = tensor("int64[1]", {6});
+  Values drawn(9, 0);
+  constexpr int steps = 2000;
+  for (int64_t step = 0; step < steps; ++step)
+    for (const double row :
+         run("sample_rows", {table, label}, {{"samples", int64_t{4}}, {"step", step}})[0].data)
+      drawn.at(static_cast<size_t>(row)) += 1.0 / steps;
+  for (size_t i = 0; i < drawn.size(); ++i)
+    EXPECT_NEAR(drawn[i], i == 6 ? 1 : 3 / 8., i == 6 ? 1e-9 : 0.045) << i;  // 4 standard deviations
+}
+
+// Both labels are of the second part, which draws one class.
+TEST(ReferenceNn, SamplesWithoutRoomForLabelsAreNoNumbers) {
+  const HostTensor table = tensor("float32[4, 1]", {1, 2, 3, 4}), labels = tensor("int64[2]", {3, 2});
+  const Attrs rows = {{"samples", int64_t{2}}, {"parts", int64_t{2}}};
+  for (const double value : run("sample_rows", {table, labels}, rows)[0].data) EXPECT_TRUE(std::isnan(value));
+  const Attrs gradient = {{"classes", int64_t{4}}, {"parts", int64_t{2}}};
+  const HostTensor drows = tensor("float32[2, 1]", {1, 2});
+  for (const double value : run("sample_rows_grad", {drows, labels}, gradient)[0].data)
+    EXPECT_TRUE(std::isnan(value));
+}
+
 TEST(ReferenceNn, DropoutDrawsByGlobalElement) {
   const HostTensor ones = tensor("float32[100, 100]", Values(10000, 1));
   const Attrs attrs = {{"p", 0.25}, {"seed", int64_t{5}}, {"step", int64_t{2}}};

@@ -70,7 +70,9 @@ class OwnModel : public testing::Test {
   std::vector<double> losses(const Words& more) const {
     Words words{"--json", "--data=random", "--steps=4", "--global-batch=16", "--precision=fp64"};
     words.insert(words.end(), more.begin(), more.end());
-    const Output output = run("train", words);
+    return losses_of(run("train", words));
+  }
+  static std::vector<double> losses_of(const Output& output) {
     EXPECT_EQ(output.exit_code, 0) << output.err;
     std::vector<double> all;
     std::istringstream lines(output.out);
@@ -120,6 +122,47 @@ TEST_F(OwnModel, EverySplitHasTheSingleDevicesLosses) {
     for (size_t step = 0; step < alone.size(); ++step)
       EXPECT_NEAR(split[step], alone[step], 1e-9 * alone[step]) << plan[0] << plan[1] << " step " << step;
   }
+}
+
+// docs/examples/partial_fc.txt with 16 classes in four parts, each of which draws three: room for three
+// labels.
+TEST_F(OwnModel, EverySplitDrawsTheSameClasses) {
+  std::ifstream file(examples + "partial_fc.txt");
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  for (const auto& [from, to] :
+       {std::pair("1000000", "16"), {"100000", "12"}, {"parts=8", "parts=4"}, {"512", "8"}})
+    text = replace_all(text, from, to);
+  const TemporaryFile graph("sampled.txt", text), plan("best.txt", "");
+  const auto job = [&](Words more) {
+    more.push_back("--graph=" + graph.path());
+    more.emplace_back("--global-batch=3");
+    return more;
+  };
+  const auto expect_the_same = [](const std::vector<double>& alone, const Words& how,
+                                  const std::vector<double>& found) {
+    ASSERT_EQ(found.size(), alone.size()) << how.back();
+    for (size_t step = 0; step < alone.size(); ++step)
+      EXPECT_NEAR(found[step], alone[step], 1e-9 * alone[step]) << how.back() << " step " << step;
+  };
+  const std::vector<double> alone = losses(job({}));
+  ASSERT_EQ(alone.size(), 4u);
+  for (const Words& split : {Words{"--dp=3"}, Words{"--dp=3", "--zero=3"}, Words{"--micro-batch=3", "--pp=2"},
+                             Words{"--gpus=6", "--dp=3", "--tp=2", "--zero=1"}})
+    expect_the_same(alone, split, losses(job(split)));
+  const auto planned = [&](const Words& devices) {
+    Words words{"--cluster=local", "--pp=1", "--micro-batch=3", "--precision=fp64", "-o", plan.path()};
+    words.insert(words.end(), devices.begin(), devices.end());
+    EXPECT_EQ(run("search", job(words)).exit_code, 0);
+    return losses_of(run_program({"train", "--plan", plan.path(), "--data=random", "--steps=4", "--json"}));
+  };
+  const Words split{"--gpus=4", "--dp=1", "--tp=4", "--pin=classes.weight=S(0)"};
+  expect_the_same(planned({"--gpus=1"}), split, planned(split));
+  const Output crowded =
+      run_program({"train", "--graph=" + graph.path(), "--data=random", "--steps=1", "--global-batch=64"});
+  EXPECT_EQ(crowded.exit_code, 3);
+  EXPECT_THAT(crowded.err,
+              testing::ContainsRegex(": sample_(rows|labels): draws 3 of the 4 classes from [0-9]+ "
+                                     "on, but more are those of labels"));
 }
 
 TEST_F(OwnModel, ReadsItsInputsFromAFile) {
@@ -405,7 +448,7 @@ TEST_F(OwnModel, AGptTakesTheTimeOfTheBuiltInOne) {
 }
 
 TEST_F(OwnModel, ExamplesAreSimulatedAndSearched) {
-  for (const char* name : {"mlp.txt", "wide_deep.txt"}) {
+  for (const char* name : {"mlp.txt", "wide_deep.txt", "partial_fc.txt"}) {
     const Words job{"--graph=" + examples + name, "--cluster=dgx-a100-80g", "--gpus=4", "--global-batch=256",
                     "--json"};
     for (const char* command : {"simulate", "search"}) {

@@ -250,7 +250,8 @@ const Call kMovements[] = {
     Call{"split_heads_grad", {f32({2, 4, 3, 2}), f32({2, 2, 3, 2}), f32({2, 2, 3, 2})}},
     Call{"merge_heads", {f32({2, 4, 3, 2})}},
     Call{"merge_heads_grad", {f32({2, 3, 8})}, {{"head_dim", int64_t{2}}}},
-    Call{"embedding", {f32({3, 4}), i64({2, 2})}}};
+    Call{"embedding", {f32({3, 4}), i64({2, 2})}},
+    Call{"sample_rows", {f32({5, 2}), i64({2})}, {{"samples", int64_t{4}}, {"parts", int64_t{2}}}}};
 INSTANTIATE_TEST_SUITE_P(Movements, OpGradient, testing::ValuesIn(kMovements),
                          [](const auto& info) { return fmt::format("{}{}", info.param.op, info.index); });
 

@@ -46,6 +46,26 @@ TEST(NnRules, OfEmbeddingSplitTheVocabulary) {
       "{offset=6, rows=2}");
 }
 
+TEST(NnRules, OfSampledClassesKeepPartsWhole) {
+  const auto split_over = [](const Attrs& attrs, int64_t devices) {
+    return rules("sample_rows", {"float32[24, 4]", "int64[6]"}, attrs, devices);
+  };
+  const Attrs four{{"samples", int64_t{12}}, {"parts", int64_t{4}}};
+  EXPECT_THAT(split_over(four, 2),
+              ElementsAre("B, B -> B", "S(1), B -> S(1)", "P(sum), B -> P(sum)", "P(max), B -> P(max)",
+                          "P(min), B -> P(min)", "S(0), B -> S(0)"));
+  EXPECT_THAT(split_over(four, 4), testing::Contains("S(0), B -> S(0)"));
+  EXPECT_THAT(split_over(four, 3), testing::Not(testing::Contains("S(0), B -> S(0)")));
+  // of 10 samples in four parts, two devices would have 5 each, their parts 6 and 4
+  EXPECT_THAT(split_over({{"samples", int64_t{10}}, {"parts", int64_t{4}}}, 2),
+              testing::Not(testing::Contains("S(0), B -> S(0)")));
+  EXPECT_EQ(told("sample_rows", {"float32[24, 4]", "int64[6]"}, four, "S(0), B -> S(0)", 2, 1),
+            "{first=12, parts=2, samples=6}");
+  EXPECT_EQ(told("sample_rows_grad", {"float32[12, 4]", "int64[6]"},
+                 {{"classes", int64_t{24}}, {"parts", int64_t{4}}}, "S(0), B -> S(0)", 4, 3),
+            "{classes=6, first=18, parts=1}");
+}
+
 // Figure 11 of the paper: softmax and loss over split classes, with a small exchange per row.
 TEST(NnRules, OfLossesSplitTheClasses) {
   EXPECT_THAT(rules("reduce_max", {"float32[4, 8]"}, {{"axes", Ints{-1}}}), Contains("S(1) -> P(max)"));
@@ -219,6 +239,19 @@ TEST(NnInfer, RefusesAndSaysWhy) {
        {"float32[2, 4]", "int64[2]"},
        {},
        "embedding_grad: rows is -1, expected the number of rows of the table"},
+      {"sample_rows",
+       {"float32[8, 4]", "int64[2]"},
+       {{"samples", int64_t{9}}},
+       "sample_rows: samples is 9, expected at most one for each of 8 classes"},
+      {"sample_rows",
+       {"float32[8, 4]", "int64[2]"},
+       {{"samples", int64_t{4}}, {"parts", int64_t{5}}},
+       "sample_rows: parts is 5, expected 1 to 4, so that each draws a class"},
+      {"sample_rows_grad",
+       {"float32[8, 4]", "int64[2]"},
+       {{"classes", int64_t{7}}},
+       "sample_rows_grad: classes is 7, expected at least the 8 that are drawn"},
+      {"sample_labels", {"float32[8]"}, {}, "sample_labels: labels is float32[8], expected int64 or int32"},
       {"cross_entropy",
        {"float32[4, 8]", "int64[5]"},
        {},

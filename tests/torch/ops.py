@@ -146,6 +146,43 @@ def slots(index, experts, capacity):
                 taken[expert] += 1
 
 
+def mixed(x):
+    """backends/random.h: mix, in 64 bits."""
+    x = (x + 0x9E3779B97F4A7C15) & MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
+    return x ^ (x >> 31)
+
+
+MASK = (1 << 64) - 1
+
+
+def part_range(extent, parts, index):
+    begin = index * (extent // parts) + min(index, extent % parts)
+    return begin, begin + extent // parts + (index < extent % parts)
+
+
+def drawn(labels, classes, samples, a):
+    """Classes drawn in each part: those of the labels, then others by their draw (ir/ops/nn_sampling.cpp)."""
+    key = mixed(mixed(mixed(a["seed"]) ^ a["step"]) ^ ((-1 - a["micro_batch"]) & MASK))
+    rows = []
+    for part in range(a["parts"]):
+        own = range(*part_range(classes, a["parts"], part))
+        begin, end = part_range(samples, a["parts"], part)
+        order = sorted(own, key=lambda c: (c not in labels, mixed(key ^ c) >> 40, c))
+        rows += sorted(order[: end - begin])
+    return rows
+
+
+def sample_rows(table, labels, a):
+    return table[drawn(labels.tolist(), table.shape[0], a["samples"], a)]
+
+
+def sample_labels(labels, a):
+    rows = drawn(labels.tolist(), a["classes"], a["samples"], a)
+    return torch.tensor([rows.index(label) for label in labels.tolist()])
+
+
 def moe_dispatch(x, index, a):
     flat, chosen = x.reshape((-1,) + x.shape[-2:]), index.reshape((-1,) + index.shape[-2:])
     experts, capacity = a["experts"], a["capacity"]
@@ -419,6 +456,8 @@ OPS = {
     "reshape": lambda x, a, m: x[0].reshape(a["shape"]),
     "rms_norm": lambda x, a, m: rms_norm(x, a),
     "rotary": lambda x, a, m: rotary(x[0], a),
+    "sample_labels": lambda x, a, m: sample_labels(x[0], a),
+    "sample_rows": lambda x, a, m: sample_rows(x[0], x[1], a),
     "scale": lambda x, a, m: x[0] * a["factor"],
     "scale_mask_softmax": lambda x, a, m: scale_mask_softmax(x[0], a),
     "scaled_dot_product_attention": attention,
@@ -451,7 +490,7 @@ NO_GRADIENT = {
     "accumulate", "adagrad", "adagrad_all", "adam", "adam_all", "all_finite", "clip_scale", "conv2d_weight_grad", "dropout_grad",
     "embedding_grad", "gather_grad", "lamb", "lamb_all", "lamb_norms", "lars", "lars_all", "lars_norms", "lion", "lion_all",
     "matmul_bias_gelu", "matmul_bias_grad", "matmul_dgelu", "momentum", "momentum_all",
-    "one_hot", "sgd", "sgd_all", "slice_grad", "square_sum", "sum_exp_pick",
+    "one_hot", "sample_labels", "sgd", "sgd_all", "slice_grad", "square_sum", "sum_exp_pick",
 }  # fmt: skip
 
 

@@ -86,21 +86,28 @@ def begin_face(name):
     return w
 
 
-def margin_softmax(w, x, size, classes):
+def margin_softmax(w, x, size, classes, drawn_by=0):
     """Cosines of the normalised features with the normalised class weights, a margin for the sample's own class, and a cross entropy in parts that
-    may be split by class. The margin is CosFace's; ArcFace's has the same bytes."""
+    may be split by class. The margin is CosFace's; ArcFace's has the same bytes. With `drawn_by` devices, each draws a tenth of its classes."""
     w.source("unit", "constant", "float32", size, attributes=f"value={size ** -0.5}")
     w.op("direction", f"rms_norm(%{x}, %unit)")
     w.weight("fc7.weight", classes, size)
-    w.op("fc7.direction", "rms_norm(%fc7.weight, %unit)")
+    weight, labels = "fc7.weight", "labels"
+    if drawn_by:
+        samples = classes // drawn_by // 10 * drawn_by
+        draw = f"samples={samples}, parts={drawn_by}"
+        weight = w.op("fc7.drawn", "sample_rows(%fc7.weight, %labels)", draw)
+        labels = w.op("places", "sample_labels(%labels)", f"classes={classes}, {draw}")
+        classes = samples
+    w.op("fc7.direction", f"rms_norm(%{weight}, %unit)")
     w.op("cosine", "matmul(%direction, %fc7.direction)", "transpose_b=true")
-    w.op("own", "one_hot(%labels)", f"depth={classes}")
+    w.op("own", f"one_hot(%{labels})", f"depth={classes}")
     w.op("margin", "scale(%own)", "factor=0.5")
     w.op("moved", "sub(%cosine, %margin)")
     w.op("logits", "scale(%moved)", "factor=64.0")
     w.op("largest", "reduce_max(%logits)", "axes=[-1]")
     w.op("sum", "sum_exp(%logits, %largest)")
-    w.op("picked", "pick(%logits, %labels)")
+    w.op("picked", f"pick(%logits, %{labels})")
     w.op("losses", "nll(%largest, %sum, %picked)")
     w.op("loss", "reduce_mean(%losses)", "axes=[0]")
     return w.text()
@@ -113,7 +120,7 @@ def normalised(w, x, size):
     return w.op("features", "reshape(%features.norm)", f"shape=[batch, {size}]")
 
 
-def resnet100(classes):
+def resnet100(classes, drawn_by=0):
     """ResNet-100 of github.com/deepinsight/insightface (recognition, fresnet): improved residual units, 49 of them, features of 512."""
     w = begin_face("resnet100")
     x = w.prelu("stem.out", w.norm("stem.norm", w.conv("stem", "images", 3, 64, 3), 64), 64)
@@ -130,10 +137,10 @@ def resnet100(classes):
     w.next_layer()
     w.op("flat", f"reshape(%{w.norm('last', x, size)})", f"shape=[batch, {size * 49}]")
     w.op("dropped", "dropout(%flat)", "p=0.4")
-    return margin_softmax(w, normalised(w, w.matmul("fc1", "dropped", size * 49, 512), 512), 512, classes)
+    return margin_softmax(w, normalised(w, w.matmul("fc1", "dropped", size * 49, 512), 512), 512, classes, drawn_by)
 
 
-def mobile_face(classes):
+def mobile_face(classes, drawn_by=0):
     """MobileFaceNet (Chen et al., arXiv 1804.07573) as insightface's y1 has it: features of 128."""
     w = begin_face("mobile_face")
 
@@ -155,4 +162,4 @@ def mobile_face(classes):
     x = step("sep", x, size, 512)
     x = step("global", x, 512, 512, 7, 1, 512, 0, active=False)
     w.op("flat", f"reshape(%{x})", "shape=[batch, 512]")
-    return margin_softmax(w, normalised(w, w.matmul("fc1", "flat", 512, 128), 128), 128, classes)
+    return margin_softmax(w, normalised(w, w.matmul("fc1", "flat", 512, 128), 128), 128, classes, drawn_by)
