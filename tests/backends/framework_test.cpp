@@ -14,9 +14,9 @@ namespace {
 TEST(Frameworks, AreThose) {
   EXPECT_THAT(framework_names(),
               testing::ElementsAre("boxcar", "composer", "deepspeed", "fsdp", "internevo", "jax", "megatron",
-                                   "megatron-fused-loss", "megatron-nondeterministic", "nemo", "nemo-24",
-                                   "ngc", "oneflow", "oneflow-ops", "pytorch", "pytorch-compiled", "scaling",
-                                   "scaling-rms", "torchtitan"));
+                                   "megatron-fused-loss", "megatron-nondeterministic", "mxnet", "nemo",
+                                   "nemo-24", "ngc", "oneflow", "oneflow-ops", "pytorch", "pytorch-compiled",
+                                   "scaling", "scaling-rms", "tensorflow", "torchtitan"));
   for (const std::string& name : framework_names()) EXPECT_EQ(load_framework(name).name, name);
 }
 
@@ -155,10 +155,10 @@ TEST(Frameworks, RefuseWhatTheyDoNotKnow) {
       "s.yaml:2:7: like: no framework of boxcar's is named \"megatrom\" (did you mean megatron?); known "
       "are boxcar, "
       "composer, deepspeed, fsdp, internevo, jax, megatron, megatron-fused-loss, "
-      "megatron-nondeterministic, nemo, nemo-24, ngc, oneflow, "
+      "megatron-nondeterministic, mxnet, nemo, nemo-24, ngc, oneflow, "
       "oneflow-ops, "
       "pytorch, "
-      "pytorch-compiled, scaling, scaling-rms, torchtitan");
+      "pytorch-compiled, scaling, scaling-rms, tensorflow, torchtitan");
   EXPECT_EQ(said("name: s\nfloat8_fuses: norm\n"),
             "s.yaml:2:15: float8_fuses: is \"norm\", expected kernels, norms, nothing");
   EXPECT_EQ(said("name: s\nhost_per_op: 2\n"), "s.yaml:2:14: host_per_op: 2 is outside 0 to 1");

@@ -313,8 +313,8 @@ const JobCase job_cases[] = {
      "--stack: no framework is named \"megaton\" (did you mean megatron?); known are boxcar, composer, "
      "deepspeed, fsdp, internevo, jax, "
      "megatron, "
-     "megatron-fused-loss, megatron-nondeterministic, nemo, nemo-24, ngc, oneflow, oneflow-ops, pytorch, "
-     "pytorch-compiled, scaling, scaling-rms, torchtitan"},
+     "megatron-fused-loss, megatron-nondeterministic, mxnet, nemo, nemo-24, ngc, oneflow, oneflow-ops, "
+     "pytorch, pytorch-compiled, scaling, scaling-rms, tensorflow, torchtitan"},
     {{"--tp=8", "--kv-heads=2"}, "", 2, "--tp: 8 does not divide kv_heads 2 (use 1 or 2)"},
     {{"--tied=perhaps"}, "", 2, "--tied: got \"perhaps\", expected true or false"},
     {{"--ffn=-1"}, "", 2, "--ffn: got \"-1\", expected a whole number from 1 to 10000000"},
