@@ -141,8 +141,8 @@ def figure16(_):
 
 FIGURES = [
     Figure("fig10", "data parallelism, ResNet-50 v1.5 and BERT-base on 1 to 32 V100s", figure10, tolerance={"samples/s": 10, "times as fast": 10},
-           missing=("PaddlePaddle: one process launches for all GPUs of a node, and its step on eight is 180 ms longer than on one for any batch; "
-                    "why is not known",
+           missing=("PaddlePaddle: on one node its step with BERT in float32 is 180 ms longer on eight GPUs than on one for any batch, why is not "
+                    "known; between nodes it ran without InfiniBand (NCCL_IB_DISABLE=1 in DLPerf's bert/scripts)",
                     "TensorFlow with XLA: BERT would be 35 % fast; the part of its step that does not grow with the batch, 44 ms, is 25 ms longer than "
                     "ours, and why is not known",
                     "MXNet's BERT in half: it would be 28 to 43 % fast; its trainer waits for a norm before it launches the next step",
