@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -30,7 +31,11 @@ bool is_quick(const planner::Job& job) {
 class LayOut {
  public:
   explicit LayOut(const Refinement& of)
-      : attempts_(of.attempts), candidates_(of.candidates), options_(of.options), fixed_(of.fixed) {}
+      : attempts_(of.attempts),
+        points_(of.points),
+        candidates_(of.candidates),
+        options_(of.options),
+        fixed_(of.fixed) {}
 
   void make() {
     if (options_.lay_out == 0) return;
@@ -73,6 +78,24 @@ class LayOut {
       for (const Candidate& c : over_nodes()) lay_out_one(c, "lay-out-over-nodes", false);
     }
     change_found();
+    if (!least_bytes_) recompute_less();
+  }
+
+  // Recomputes only as many layers as memory requires with the layouts of the best.
+  void recompute_less() {
+    const Move* const move = move_of(options_, "recompute-less");
+    while (move && !attempts_.asked_to_stop() && !attempts_.best().empty()) {
+      const Candidate best = attempts_.best().front();
+      if (!best.layouts || best.stage_bytes.empty()) return;
+      std::optional<Candidate> fewest = points_.with_fewest_recomputed(best);
+      if (!fewest) return;
+      fewest->move = move;
+      fewest->layouts.reset();
+      std::vector<Candidate> laid;
+      lay_out(*fewest, {best.layouts->open, best.layouts->weights}, laid);
+      if (laid.empty()) return;
+      attempts_.attempt_laid_out(laid);
+    }
   }
 
   // With `others`, also tries the moves' changes of its job.
@@ -214,6 +237,7 @@ class LayOut {
   }
 
   Attempts& attempts_;
+  Candidates& points_;
   const std::vector<Candidate>& candidates_;
   const SearchOptions& options_;
   const Fixed& fixed_;

@@ -365,6 +365,32 @@ TEST(Search, EstimatesOfExpertsAndContextParallelismAreNearTheSimulation) {
   EXPECT_LT(off / points, 0.06);
 }
 
+// Data parallelism between nodes: with virtual stages most gradients are reduced behind later chunks, and the
+// last bucket is not.
+TEST(Search, EstimatesOfGradientsReducedBehindChunksAreNearTheSimulation) {
+  for (const int layers : {8, 16})
+    for (const int zero : {0, 1})
+      for (const int chunks : {1, 2, 4}) {
+        Job job = small_gpt(16);
+        job.cluster = backends::load_cluster("dgx-1-v100-32g", 16);
+        job.gpus = 16, job.global_batch = 128;
+        job.model->layers = layers, job.model->hidden = 64 * layers, job.model->heads = 8;
+        job.model->seq = 32 * layers, job.model->vocab = 1024, job.model->tied = false;
+        job.model->ffn = job.model->kv_heads = 0;
+        job.model = ir::models::complete(job.model);
+        job.train.precision = ir::Precision::fp16;
+        planner::Hints& h = job.parallel;
+        h.dp = 8, h.tp = 1, h.pp = 2, h.virtual_stages = chunks, h.zero = zero, h.micro_batch = 4;
+        h.mesh_order = planner::parse_mesh_order("cp,dp,pp,tp");
+        const Job point = planner::resolve(job);
+        const Estimate e = estimate(point, measure(point, oracle().act_seconds));
+        const double simulated =
+            sim::simulate(planner::compile(planner::resolve(point)), point.cluster).step_seconds;
+        EXPECT_NEAR(e.seconds / simulated, 1, 0.08)
+            << layers << " layers, zero " << zero << ", " << chunks << " virtual stages";
+      }
+}
+
 // Two kinds of layers; the decoder's read fewer tokens.
 TEST(Search, EstimatesOfADecoderAreNearTheSimulation) {
   Job job = small_gpt(4);
