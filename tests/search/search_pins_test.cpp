@@ -142,6 +142,28 @@ TEST(Search, DoesWithoutPartialValues) {
   EXPECT_GT(best.seconds, with.best.front().seconds);
 }
 
+// The degrees' layouts have a large vocabulary on every device, so by estimates some layers must recompute.
+// Found layouts split it, and none need.
+TEST(Search, RecomputesLessWhereFoundLayoutsLeaveRoom) {
+  Job job = small_gpt(4);
+  job.model->vocab = 65536, job.model->tied = false;
+  job.parallel.dp = 4, job.parallel.micro_batch = 4;
+  const std::set<std::string> pinned{"dp", "tp", "pp", "micro_batch", "zero"};
+  std::set<std::string> none = pinned;
+  none.insert("recompute");
+  const Outcome roomy = search(job, {.pinned = none}, oracle());
+  ASSERT_FALSE(roomy.best.empty());
+  const Candidate& best = roomy.best.front();
+  ASSERT_TRUE(best.layouts);
+  const int64_t hinted = peak_of(planner::compile(planner::resolve(best.job)));
+  ASSERT_GT(hinted, best.peak_bytes + (int64_t{100} << 20));
+  SearchOptions tight{.pinned = pinned};
+  tight.memory_bytes = (hinted + best.peak_bytes) / 2;
+  const Outcome found = search(job, tight, oracle());
+  ASSERT_FALSE(found.best.empty());
+  EXPECT_LE(found.best.front().seconds, 1.0001 * best.seconds);
+}
+
 // Down levels on one stage, up levels on the other, with channels or samples split on each.
 TEST(Search, LongLaysADiffusionUnetOutOnStages) {
   Job job;
