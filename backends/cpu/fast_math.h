@@ -125,8 +125,20 @@ struct FastMath {
     return std::log(x);
   }
   template <class A>
+  static A log1p(A x) {
+    return std::log1p(x);
+  }
+  template <class A>
   static A sqrt(A x) {
     return std::sqrt(x);
+  }
+  template <class A>
+  static A sin(A x) {
+    return std::sin(x);
+  }
+  template <class A>
+  static A cos(A x) {
+    return std::cos(x);
   }
   template <class A>
   static A sigmoid(A x) {

@@ -12,9 +12,10 @@
 //
 // exact and exact_grad are the reference, in double. Kernels are compared with it, so it is written apart
 // from FORWARD and BACKWARD, from which kernels are made. These compute in A, float or double, with functions
-// of M: exp, log, sqrt, tanh, sigmoid, and faster forms of some rows here (FastMath of the CPU, DeviceMath of
-// CUDA). On the CPU they become vector code, so they must have no loops, and no branches except a choice by
-// value. The last argument is the op's parameter: a number or, for a choice, a value that converts to bool.
+// of M: exp, log, log1p, sqrt, sin, cos, tanh, sigmoid, and faster forms of some rows here (FastMath of the
+// CPU, DeviceMath of CUDA). On the CPU they become vector code, so they must have no loops, and no branches
+// except a choice by value. The last argument is the op's parameter: a number or, for a choice, a value that
+// converts to bool.
 //
 // Plain C++17 that includes only headers of the same kind, because nvcc reads it too.
 #pragma once
@@ -127,6 +128,22 @@ struct sqrt {
   BOXCAR_BACKWARD(A dy, A y, P) { return A(0.5) * dy / y; }
 };
 
+struct sin {
+  static constexpr PointwiseRow row = PointwiseRow("sin", Trend::neither).costs(8, 9).rounds(fine).reads_x();
+  static double exact(double x, double) { return std::sin(x); }
+  static double exact_grad(double dy, double x, double) { return dy * std::cos(x); }
+  BOXCAR_FORWARD(A x, P) { return M::sin(x); }
+  BOXCAR_BACKWARD(A dy, A x, P) { return dy * M::cos(x); }
+};
+
+struct cos {
+  static constexpr PointwiseRow row = PointwiseRow("cos", Trend::neither).costs(8, 9).rounds(fine).reads_x();
+  static double exact(double x, double) { return std::cos(x); }
+  static double exact_grad(double dy, double x, double) { return -dy * std::sin(x); }
+  BOXCAR_FORWARD(A x, P) { return M::cos(x); }
+  BOXCAR_BACKWARD(A dy, A x, P) { return -dy * M::sin(x); }
+};
+
 struct relu {
   static constexpr PointwiseRow row = PointwiseRow("relu", Trend::increasing).reads_y();
   static double exact(double x, double) { return x < 0 ? 0 : x; }  // NaN stays
@@ -152,6 +169,35 @@ struct clamp_max {
   static double exact_grad(double dy, double x, double max) { return x <= max ? dy : 0; }
   BOXCAR_FORWARD(A x, P max) { return x > A(max) ? A(max) : x; }
   BOXCAR_BACKWARD(A dy, A x, P max) { return x <= A(max) ? dy : A(0); }
+};
+
+// Left of zero alpha (exp(x) - 1), from t = tanh(x / 2) as alpha 2 t / (1 - t): exp(x) - 1 would lose small
+// x. The slope at zero is alpha, as in PyTorch.
+struct elu {
+  static constexpr PointwiseRow row = PointwiseRow("elu", Trend::increasing)
+                                          .costs(10, 6)
+                                          .rounds(fine)
+                                          .reads_x()
+                                          .with_number("alpha", 1, 0.25);
+  static double exact(double x, double alpha) { return x > 0 ? x : alpha * std::expm1(x); }
+  static double exact_grad(double dy, double x, double alpha) {
+    return x > 0 ? dy : dy * alpha * std::exp(x);
+  }
+  BOXCAR_FORWARD(A x, P alpha) {
+    const A t = M::tanh(A(0.5) * (x > A(0) ? A(0) : x));
+    return x > A(0) ? x : A(alpha) * A(2) * t / (A(1) - t);
+  }
+  BOXCAR_BACKWARD(A dy, A x, P alpha) { return x > A(0) ? dy : dy * A(alpha) * M::exp(x); }
+};
+
+// log(1 + exp(x)), without exponentials above 1.
+struct softplus {
+  static constexpr PointwiseRow row =
+      PointwiseRow("softplus", Trend::increasing).costs(10, 7).rounds(fine).reads_x();
+  static double exact(double x, double) { return std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x))); }
+  static double exact_grad(double dy, double x, double) { return dy * exact::sigmoid(x); }
+  BOXCAR_FORWARD(A x, P) { return (x < A(0) ? A(0) : x) + M::log1p(M::exp(x < A(0) ? x : -x)); }
+  BOXCAR_BACKWARD(A dy, A x, P) { return dy * M::sigmoid(x); }
 };
 
 // gelu and silu are not monotone: both have a minimum left of zero. tanh: x (1 + tanh(sqrt(2 / pi) (x +
@@ -205,9 +251,13 @@ struct sigmoid {
   ROW(exp)                    \
   ROW(log)                    \
   ROW(sqrt)                   \
+  ROW(sin)                    \
+  ROW(cos)                    \
   ROW(relu)                   \
   ROW(clamp_min)              \
   ROW(clamp_max)              \
+  ROW(elu)                    \
+  ROW(softplus)               \
   ROW(gelu)                   \
   ROW(silu)                   \
   ROW(tanh)                   \

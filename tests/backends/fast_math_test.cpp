@@ -5,6 +5,8 @@
 
 #include <limits>
 
+#include "ir/ops/pointwise_rows.h"
+
 namespace boxcar::backends::cpu {
 namespace {
 
@@ -43,6 +45,14 @@ TEST(FastMath, IsWithinAMillionth) {
             5e-7);
   EXPECT_LT(worst(
                 1e-20F, 12.5F, [](float x) { return fast_gelu(x); }, gelu),
+            1e-6);
+  EXPECT_LT(worst(
+                1e-20F, 1e20F, [](float x) { return ir::pointwise::elu::forward<FastMath>(x, 1.0F); },
+                [](double x) { return ir::pointwise::elu::exact(x, 1); }),
+            1e-6);
+  EXPECT_LT(worst(
+                1e-20F, 80, [](float x) { return ir::pointwise::softplus::forward<FastMath>(x, false); },
+                [](double x) { return ir::pointwise::softplus::exact(x, 0); }),
             1e-6);
 }
 

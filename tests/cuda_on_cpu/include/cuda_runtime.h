@@ -100,6 +100,8 @@ inline void sincospif(float x, float* s, float* c) {
   *s = static_cast<float>(std::sin(x * 3.14159265358979323846));
   *c = static_cast<float>(std::cos(x * 3.14159265358979323846));
 }
+inline float sinpif(float x) { return static_cast<float>(std::sin(x * 3.14159265358979323846)); }
+inline float cospif(float x) { return static_cast<float>(std::cos(x * 3.14159265358979323846)); }
 inline float __expf(float x) { return std::exp(x); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
