@@ -75,6 +75,13 @@ void slice(GradContext& g) {
                    {{"starts", attr_ints(g.attrs(), "starts")}, {"shape", g.type(g.x(0)).shape}}));
 }
 
+void slice_grad(GradContext& g) {
+  const std::vector<int64_t>& starts = attr_ints(g.attrs(), "starts");
+  std::vector<int64_t> ends = g.type(g.x(0)).shape;
+  for (size_t i = 0; i < ends.size(); ++i) ends[i] += starts[i];
+  g.give(0, g.emit("x", "slice", {g.dy()}, {{"starts", starts}, {"ends", ends}}));
+}
+
 void concat(GradContext& g) {
   const Shape whole = g.type(g.y()).shape;
   int64_t axis = attr_int(g.attrs(), "axis");
@@ -138,6 +145,7 @@ constexpr GradRule shape_rules[] = {{"reduce_sum", reduce_sum},
                                     {"reshape", reshape},
                                     {"transpose", transpose},
                                     {"slice", slice},
+                                    {"slice_grad", slice_grad},
                                     {"concat", concat},
                                     {"gather", gather},
                                     {"cumsum", cumsum},

@@ -241,6 +241,7 @@ const Call kMovements[] = {
     Call{"reshape", {a23}, {{"shape", Shape{3, 2}}}},
     Call{"transpose", {f32({2, 3, 4})}, {{"perm", Shape{2, 0, 1}}}},
     Call{"slice", {f32({4, 3})}, {{"starts", Shape{1, 0}}, {"ends", Shape{3, 2}}}},
+    Call{"slice_grad", {a23}, {{"starts", Shape{1, 0}}, {"shape", Shape{5, 3}}}},
     Call{"concat", {a23, f32({1, 3}), a23}, {{"axis", int64_t{0}}}},
     Call{"gather", {f32({3, 4}), i64({5})}, {{"axis", int64_t{0}}}},
     Call{"cumsum", {a23}, {{"axis", int64_t{1}}}},

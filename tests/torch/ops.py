@@ -494,7 +494,7 @@ NO_GRADIENT = {
     "accumulate", "adagrad", "adagrad_all", "adam", "adam_all", "all_finite", "clip_scale", "conv2d_weight_grad", "dropout_grad",
     "embedding_grad", "gather_grad", "lamb", "lamb_all", "lamb_norms", "lars", "lars_all", "lars_norms", "lion", "lion_all",
     "matmul_bias_gelu", "matmul_bias_grad", "matmul_dgelu", "momentum", "momentum_all",
-    "one_hot", "sample_labels", "sgd", "sgd_all", "slice_grad", "square_sum", "sum_exp_pick",
+    "one_hot", "sample_labels", "sgd", "sgd_all", "square_sum", "sum_exp_pick",
 }  # fmt: skip
 
 
