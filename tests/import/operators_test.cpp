@@ -4,76 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 
-#include "backends/cpu/convert.h"
-#include "backends/cpu/evaluate.h"
-#include "backends/onnx/import.h"
-#include "ir/models/graph_model.h"
-#include "sbp/error.h"
+#include "onnx_models.h"
 
 namespace boxcar::tests {
 namespace {
 
-using backends::cpu::HostTensor;
-using backends::cpu::Values;
-using ir::DType;
 using testing::DoubleNear;
 using testing::HasSubstr;
 using testing::Pointwise;
-using namespace backends::onnx;
-using Numbers = std::vector<double>;
-using Ints = std::vector<int64_t>;
-
-StoredTensor stored(const ir::TensorType& type, const Numbers& numbers) {
-  StoredTensor tensor{type, std::vector<std::byte>(static_cast<size_t>(type.bytes()))};
-  backends::cpu::store({type, numbers}, tensor.bytes.data());
-  return tensor;
-}
-StoredTensor floats(ir::Shape shape, const Numbers& numbers) {
-  return stored({std::move(shape), DType::float32}, numbers);
-}
-StoredTensor wholes(const Numbers& numbers) {
-  return stored({{static_cast<int64_t>(numbers.size())}, DType::int64}, numbers);
-}
-
-OnnxNode node(const char* type, std::vector<std::string> inputs, std::string output,
-              std::map<std::string, OnnxAttribute> attributes = {}) {
-  return {"/" + output, type, std::move(inputs), {std::move(output)}, std::move(attributes)};
-}
-
-// y of x[batch, ...].
-OnnxModel model(std::vector<OnnxNode> nodes, std::map<std::string, StoredTensor> weights,
-                std::vector<OnnxExtent> extents = {{0, "n"}, {4, ""}}) {
-  return {17,
-          std::move(nodes),
-          std::move(weights),
-          {{"x", DType::float32, std::move(extents)}},
-          {{"y", DType::float32, {}}}};
-}
-
-struct Ran {
-  std::string text;
-  Numbers y;
-};
-Ran run(const OnnxModel& onnx, const HostTensor& x) {
-  const Imported imported = import_onnx(onnx, {.loss = "mean_squared"});
-  const ir::Graph graph = build(ir::models::read_graph_model(imported.text), x.type.shape[0]);
-  Values values{{"x", x}};
-  for (const auto& [name, tensor] : imported.weights.tensors)
-    values[name] = backends::cpu::load(tensor.type, tensor.bytes.data());
-  values["targets"] = backends::cpu::zeros(graph.tensor(find_tensor(graph, "targets")).type);
-  return {imported.text, evaluate(graph, values).at("errors").data};
-}
-
-std::string error_of(const OnnxModel& onnx, const ImportOptions& options) {
-  try {
-    import_onnx(onnx, options);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 HostTensor x24(const Numbers& numbers) { return {{{2, 4}, DType::float32}, numbers}; }
 const HostTensor counted = x24({1, 2, 3, 4, 5, 6, 7, 8});
