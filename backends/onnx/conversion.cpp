@@ -56,7 +56,7 @@ cpu::Tensors compute(std::string_view op, const std::vector<Value>& operands, co
 int64_t to_whole(double number) {  // "to the end" is written as the largest number there is
   constexpr double most = 9.2e18;
   if (number >= most) return std::numeric_limits<int64_t>::max();
-  return number <= -most ? std::numeric_limits<int64_t>::min() : static_cast<int64_t>(number);
+  return number > -most ? static_cast<int64_t>(number) : std::numeric_limits<int64_t>::min();  // NaN too
 }
 
 }  // namespace
@@ -239,6 +239,45 @@ int64_t rank(const Value& x) { return static_cast<int64_t>(x.type.shape.size());
 
 Value scaled(const Conversion& c, const Value& x, double factor, const char* what) {
   return factor == 1 ? x : c.emit("scale", {x}, {{"factor", factor}}, what);
+}
+
+Value absolute(const Conversion& c, const Value& x, const char* what) {
+  const Value below = c.emit("relu", {c.emit("neg", {x}, {}, "neg")}, {}, "below");
+  return c.emit("add", {c.emit("relu", {x}, {}, "above"), below}, {}, what);
+}
+
+Value reshaped(const Conversion& c, const Value& x, const ir::Shape& shape, const char* what) {
+  return x.type.shape == shape ? x : c.emit("reshape", {x}, {{"shape", shape}}, what);
+}
+
+// Broadcasts an axis of one element beside each axis that is repeated.
+Value repeated(const Conversion& c, const Value& x, const std::vector<int64_t>& times, Repeat order) {
+  const ir::Shape& from = x.type.shape;
+  if (times.size() != from.size())
+    c.refuse(fmt::format("repeats {} axes of {}", times.size(), to_text(x.type)));
+  ir::Shape apart, wide, to;
+  const auto add = [&](int64_t extent, int64_t spread) {
+    apart.push_back(extent);
+    wide.push_back(spread);
+  };
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (times[i] < 1 || times[i] > ir::most_extent)
+      c.refuse(fmt::format("repeats an axis {} times", times[i]));
+    to.push_back(from[i] * times[i]);
+    const bool beside = times[i] > 1 && from[i] > 1;
+    if (beside && order == Repeat::whole) add(1, times[i]);
+    add(from[i], beside ? from[i] : to[i]);
+    if (beside && order == Repeat::elements) add(1, times[i]);
+  }
+  if (to == from) return x;
+  const Value spread = c.emit("broadcast_to", {reshaped(c, x, apart, "apart")}, {{"shape", wide}},
+                              wide == to ? "" : "repeated");
+  return reshaped(c, spread, to);
+}
+
+int64_t axis_of(const Conversion& c, int64_t axis, int64_t axes) {
+  if (axis < -axes || axis >= axes) c.refuse(fmt::format("is over axis {} of {}", axis, axes));
+  return axis < 0 ? axis + axes : axis;
 }
 
 const Converters& converters() {

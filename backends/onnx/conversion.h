@@ -106,6 +106,15 @@ class Conversion {
 int64_t rank(const Value& x);
 // x times a factor; x itself if that is 1.
 Value scaled(const Conversion& c, const Value& x, double factor, const char* what = "");
+Value absolute(const Conversion& c, const Value& x, const char* what = "");
+// x itself if it has this shape.
+Value reshaped(const Conversion& c, const Value& x, const ir::Shape& shape, const char* what = "");
+// x times[i] times along axis i: element by element, "aabb", or as a whole, "abab". Throws Error unless there
+// is a number of at least 1 for each axis.
+enum class Repeat : char { elements, whole };
+Value repeated(const Conversion& c, const Value& x, const std::vector<int64_t>& times, Repeat order);
+// The axis counted from the first; throws Error if it is none of so many.
+int64_t axis_of(const Conversion& c, int64_t axis, int64_t axes);
 
 using Converter = void (*)(Conversion&);
 // By the operator's name, in the groups of operators_*.cpp.

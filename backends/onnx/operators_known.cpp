@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
 
 #include "backends/host/parts.h"
 #include "backends/onnx/conversion.h"
@@ -73,9 +74,8 @@ void range(Conversion& c) {
   c.out(c.computed(std::move(numbers)));
 }
 
-// Broadcasts by the rules of the registry's own ops: a + 0 b is a in the common shape.
-template <class Compare>
-void compare(Conversion& c) {
+// Both operands in their common shape, by the rules of the registry's own ops: a + 0 b is a in that shape.
+std::pair<HostTensor, HostTensor> in_common_shape(const Conversion& c) {
   HostTensor a = c.known(c.in(0), "an operand"), b = c.known(c.in(1), "an operand");
   a.type.dtype = b.type.dtype = DType::float32;
   HostTensor zero_a = a, zero_b = b;
@@ -83,6 +83,12 @@ void compare(Conversion& c) {
   std::fill(zero_b.data.begin(), zero_b.data.end(), 0);
   const HostTensor left = *c.emit("add", {c.computed(std::move(a)), c.computed(std::move(zero_b))}).computed,
                    right = *c.emit("add", {c.computed(std::move(b)), c.computed(std::move(zero_a))}).computed;
+  return {left, right};
+}
+
+template <class Compare>
+void compare(Conversion& c) {
+  const auto [left, right] = in_common_shape(c);
   HostTensor result{{left.type.shape, DType::boolean}, {}};
   for (size_t i = 0; i < left.data.size(); ++i)
     result.data.push_back(Compare()(left.data[i], right.data[i]) ? 1 : 0);
@@ -124,6 +130,20 @@ void floor(Conversion& c) {
   c.out(c.computed(std::move(x)));
 }
 
+// As Python's %, or as C's fmod.
+void remainder(Conversion& c) {
+  const bool as_c = c.whole("fmod", 0) != 0;
+  const auto [x, by] = in_common_shape(c);
+  HostTensor result{{x.type.shape, c.in(0).type.dtype}, {}};
+  for (size_t i = 0; i < x.data.size(); ++i) {
+    if (by.data[i] == 0) c.refuse("divides by 0");
+    const double left = std::fmod(x.data[i], by.data[i]);
+    const bool other_sign = left != 0 && (left < 0) != (by.data[i] < 0);
+    result.data.push_back(!as_c && other_sign ? left + by.data[i] : left);
+  }
+  c.out(c.computed(std::move(result)));
+}
+
 }  // namespace
 
 void add_known_converters(Converters& table) {
@@ -141,7 +161,8 @@ void add_known_converters(Converters& table) {
                            {"Or", compare<Either>},
                            {"Not", invert},
                            {"Trilu", triangle},
-                           {"Floor", floor}};
+                           {"Floor", floor},
+                           {"Mod", remainder}};
   table.insert(rows.begin(), rows.end());
 }
 

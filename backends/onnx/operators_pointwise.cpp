@@ -116,6 +116,23 @@ void swish(Conversion& c) {
   c.out(c.emit("mul", {x, c.emit("sigmoid", {scaled(c, x, alpha, "slope")}, {}, "share")}));
 }
 
+Value elu(const Conversion& c, const Value& x, double alpha, const char* what = "") {
+  return c.emit("elu", {x}, {{"alpha", alpha}}, what);
+}
+void elu(Conversion& c) { c.out(elu(c, c.in(0), c.number("alpha", 1))); }
+
+void selu(Conversion& c) {
+  const double gamma = c.number("gamma", 1.0507009873554805);
+  const Value y = elu(c, c.in(0), c.number("alpha", 1.6732632423543772), gamma == 1 ? "" : "elu");
+  c.out(scaled(c, y, gamma));
+}
+
+// x tanh(log(1 + exp(x)))
+void mish(Conversion& c) {
+  const Value& x = c.in(0);
+  c.out(c.emit("mul", {x, c.emit("tanh", {c.emit("softplus", {x}, {}, "softplus")}, {}, "share")}));
+}
+
 void gelu(Conversion& c) {
   c.out(c.emit("gelu", {c.in(0)}, {{"tanh", c.text("approximate", "none") == "tanh"}}));
 }
@@ -164,10 +181,12 @@ Value leaky(const Conversion& c, const Value& x, const Value& below) {
 void leaky_relu(Conversion& c) { c.out(leaky(c, c.in(0), c.constant(c.number("alpha", 0.01)))); }
 void prelu(Conversion& c) { c.out(leaky(c, c.in(0), c.in(1))); }
 
-void absolute(Conversion& c) {
+void absolute(Conversion& c) { c.out(absolute(c, c.in(0))); }
+
+// x / (1 + |x|)
+void softsign(Conversion& c) {
   const Value& x = c.in(0);
-  c.out(c.emit("add", {c.emit("relu", {x}, {}, "above"),
-                       c.emit("relu", {c.emit("neg", {x}, {}, "neg")}, {}, "below")}));
+  c.out(c.emit("div", {x, c.emit("add", {absolute(c, x, "size"), c.constant(1)}, {}, "sum")}));
 }
 
 // Handles a condition that does not depend on data: a causal mask, or one side alone.
@@ -223,6 +242,9 @@ constexpr const char* neg_op = "neg";
 constexpr const char* exp_op = "exp";
 constexpr const char* log_op = "log";
 constexpr const char* sqrt_op = "sqrt";
+constexpr const char* sin_op = "sin";
+constexpr const char* cos_op = "cos";
+constexpr const char* softplus_op = "softplus";
 constexpr const char* relu_op = "relu";
 constexpr const char* tanh_op = "tanh";
 constexpr const char* sigmoid_op = "sigmoid";
@@ -238,7 +260,14 @@ void add_pointwise_converters(Converters& table) {
                            {"Exp", unary<exp_op>},
                            {"Log", unary<log_op>},
                            {"Sqrt", unary<sqrt_op>},
+                           {"Sin", unary<sin_op>},
+                           {"Cos", unary<cos_op>},
                            {"Relu", unary<relu_op>},
+                           {"Elu", elu},
+                           {"Selu", selu},
+                           {"Softplus", unary<softplus_op>},
+                           {"Softsign", softsign},
+                           {"Mish", mish},
                            {"Swish", swish},
                            {"Tanh", unary<tanh_op>},
                            {"Sigmoid", unary<sigmoid_op>},

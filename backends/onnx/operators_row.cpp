@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backends/onnx/conversion.h"
+#include "sbp/at.h"
 
 namespace boxcar::backends::onnx {
 namespace {
@@ -29,31 +30,95 @@ void rms_norm(Conversion& c) {
   c.out(c.emit("rms_norm", {c.in(0), c.named(c.in(1), ".gamma")}, {{"eps", c.number("epsilon", 1e-5)}}));
 }
 
-// Before opset 13 all axes from `axis` on are one.
-void softmax(Conversion& c) {
-  need_last(c, c.in(0), c.whole("axis", c.opset() < 13 ? 1 : -1));
-  c.out(c.emit("softmax", {c.in(0)}));
+// The axes with this one behind the others, and where each is then.
+struct Turn {
+  Ints there = {}, back = {};
+};
+Turn turn(int64_t axes, int64_t axis) {
+  Turn t;
+  for (int64_t i = 0; i < axes; ++i)
+    if (i != axis) t.there.push_back(i);
+  t.there.push_back(axis);
+  for (int64_t i = 0; i < axes; ++i) t.back.push_back(i < axis ? i : i == axis ? axes - 1 : i - 1);
+  return t;
+}
+Value turned(const Conversion& c, const Value& x, const Ints& perm, const char* what = "") {
+  return std::is_sorted(perm.begin(), perm.end()) ? x : c.emit("transpose", {x}, {{"perm", perm}}, what);
 }
 
-void log_softmax(Conversion& c) {
-  need_last(c, c.in(0), c.whole("axis", c.opset() < 13 ? 1 : -1));
+// An op on rows over the operator's axis. Before opset 13 an axis stands for all from it on, so only the last
+// one is read.
+template <class Op>
+void over_axis(Conversion& c, Op op) {
+  const Value& x = c.in(0);
+  if (c.opset() < 13) need_last(c, x, c.whole("axis", 1));
+  const Turn t = turn(rank(x), axis_of(c, c.whole("axis", c.opset() < 13 ? 1 : -1), rank(x)));
+  const bool is_last = std::is_sorted(t.there.begin(), t.there.end());
+  c.out(turned(c, op(turned(c, x, t.there, "turned"), is_last ? "" : "rows"), t.back));
+}
+
+void softmax(Conversion& c) {
+  over_axis(c, [&](const Value& x, const char* what) { return c.emit("softmax", {x}, {}, what); });
+}
+
+Value log_softmax(const Conversion& c, const Value& of, const char* what) {
   // Subtracts the largest, so that no exponential is beyond float32.
   const ir::Attrs rows = {{"axes", Ints{-1}}, {"keepdims", true}};
-  const Value x = c.emit("sub", {c.in(0), c.emit("reduce_max", {c.in(0)}, rows, "most")}, {}, "below");
+  const Value x = c.emit("sub", {of, c.emit("reduce_max", {of}, rows, "most")}, {}, "below");
   const Value sums = c.emit("reduce_sum", {c.emit("exp", {x}, {}, "exp")}, rows, "sums");
-  c.out(c.emit("sub", {x, c.emit("log", {sums}, {}, "log")}));
+  return c.emit("sub", {x, c.emit("log", {sums}, {}, "log")}, {}, what);
+}
+void log_softmax(Conversion& c) {
+  over_axis(c, [&](const Value& x, const char* what) { return log_softmax(c, x, what); });
 }
 
-// Axes are an attribute in early opsets, and an operand in later ones.
+// Axes are an attribute in early opsets, and an operand in later ones. Empty: none are reduced.
+Ints reduced_axes(const Conversion& c) {
+  Ints axes = c.has(1) ? c.known_wholes(c.in(1), "axes") : c.wholes("axes", {});
+  if (axes.empty() && c.whole("noop_with_empty_axes", 0) == 0)
+    for (int64_t i = 0; i < rank(c.in(0)); ++i) axes.push_back(i);
+  return axes;
+}
+
+Value reduced(const Conversion& c, const char* op, const Value& x, const Ints& axes, const char* what = "") {
+  if (axes.empty()) return x;
+  return c.emit(op, {x}, {{"axes", axes}, {"keepdims", c.whole("keepdims", 1) != 0}}, what);
+}
+
 template <const char* const& op>
 void reduce(Conversion& c) {
+  c.out(reduced(c, op, c.in(0), reduced_axes(c)));
+}
+
+void sum_of_sizes(Conversion& c) {
+  c.out(reduced(c, "reduce_sum", absolute(c, c.in(0), "sizes"), reduced_axes(c)));
+}
+
+Value sum_of_squares(const Conversion& c, const char* what) {
   const Value& x = c.in(0);
-  Ints axes = c.has(1) ? c.known_wholes(c.in(1), "axes") : c.wholes("axes", {});
-  if (axes.empty()) {
-    if (c.whole("noop_with_empty_axes", 0) != 0) return c.out(x);
-    for (int64_t i = 0; i < rank(x); ++i) axes.push_back(i);
-  }
-  c.out(c.emit(op, {x}, {{"axes", axes}, {"keepdims", c.whole("keepdims", 1) != 0}}));
+  return reduced(c, "reduce_sum", c.emit("mul", {x, x}, {}, "squares"), reduced_axes(c), what);
+}
+void sum_of_squares(Conversion& c) { c.out(sum_of_squares(c, "")); }
+
+// The slope of a root is infinite at 0. The limit makes it 0, as in PyTorch.
+void length(Conversion& c) {
+  const Value sum = c.emit("clamp_min", {sum_of_squares(c, "sum")}, {{"min", 1e-30}}, "limited");
+  c.out(c.emit("sqrt", {sum}));
+}
+
+// The first of the largest, or of the smallest.
+template <bool is_maximum>
+void place_of_extremum(Conversion& c) {
+  if (c.whole("select_last_index", 0) != 0) c.refuse("has select_last_index");
+  if (c.in(0).type.dtype != ir::DType::float32)
+    c.refuse(fmt::format("is of {}, expected floating-point numbers", to_text(c.in(0).type)));
+  const int64_t axis = axis_of(c, c.whole("axis", 0), rank(c.in(0)));
+  Value x = is_maximum ? c.in(0) : c.emit("neg", {c.in(0)}, {}, "neg");
+  ir::Shape shape = x.type.shape;
+  at(shape, axis) = 1;
+  if (c.whole("keepdims", 1) == 0) shape.erase(shape.begin() + axis);
+  x = turned(c, x, turn(rank(x), axis).there, "turned");
+  c.out(reshaped(c, c.emit_all("top_k", {x}, {{"k", int64_t{1}}}, "largest")[1], shape));
 }
 
 // No label is left out, so ignore_index is a label that no sample has.
@@ -89,6 +154,11 @@ void add_row_converters(Converters& table) {
                            {"ReduceMean", reduce<mean_op>},
                            {"ReduceMax", reduce<max_op>},
                            {"ReduceMin", reduce<min_op>},
+                           {"ReduceL1", sum_of_sizes},
+                           {"ReduceL2", length},
+                           {"ReduceSumSquare", sum_of_squares},
+                           {"ArgMax", place_of_extremum<true>},
+                           {"ArgMin", place_of_extremum<false>},
                            {"SoftmaxCrossEntropyLoss", cross_entropy}};
   table.insert(rows.begin(), rows.end());
 }

@@ -13,15 +13,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-int64_t axis_of(const Conversion& c, int64_t axis, int64_t axes) {
-  if (axis < -axes || axis >= axes) c.refuse(fmt::format("is over axis {} of {}", axis, axes));
-  return axis < 0 ? axis + axes : axis;
-}
-
-Value reshaped(const Conversion& c, const Value& x, const ir::Shape& shape, const char* what = "") {
-  return x.type.shape == shape ? x : c.emit("reshape", {x}, {{"shape", shape}}, what);
-}
-
 // 0 stands for the operand's extent, -1 for what is left.
 void reshape(Conversion& c) {
   const Value& x = c.in(0);
@@ -98,6 +89,8 @@ void expand(Conversion& c) {
   }
   c.out(shape == x.type.shape ? x : c.emit("broadcast_to", {x}, {{"shape", shape}}));
 }
+
+void tile(Conversion& c) { c.out(repeated(c, c.in(0), c.known_wholes(c.in(1), "repeats"), Repeat::whole)); }
 
 Value sliced(const Conversion& c, const Value& x, int64_t axis, int64_t begin, int64_t end,
              const char* what = "") {
@@ -227,10 +220,10 @@ void gather(Conversion& c) {
 }  // namespace
 
 void add_shape_converters(Converters& table) {
-  const Converters rows = {{"Reshape", reshape},     {"Flatten", flatten},     {"Squeeze", squeeze},
-                           {"Unsqueeze", unsqueeze}, {"Transpose", transpose}, {"Expand", expand},
-                           {"Slice", slice},         {"Split", split},         {"Concat", concat},
-                           {"Gather", gather}};
+  const Converters rows = {
+      {"Reshape", reshape},     {"Flatten", flatten}, {"Squeeze", squeeze}, {"Unsqueeze", unsqueeze},
+      {"Transpose", transpose}, {"Expand", expand},   {"Slice", slice},     {"Split", split},
+      {"Concat", concat},       {"Gather", gather},   {"Tile", tile}};
   table.insert(rows.begin(), rows.end());
 }
 
