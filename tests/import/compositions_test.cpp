@@ -135,6 +135,102 @@ TEST(ImportValues, OfPlacesOfExtremes) {
   EXPECT_EQ(refusal(wholes_of), "ArgMax /y: is of int64[1009, 3], expected floating-point numbers");
 }
 
+// --- Einsum
+
+// Sums over all labels that the result lacks, one element after the other.
+Numbers einsum(const std::string& equation, const HostTensor& a, const HostTensor& b) {
+  const size_t comma = equation.find(','), arrow = equation.find("->");
+  const std::string of_a = equation.substr(0, comma), of_b = equation.substr(comma + 1, arrow - comma - 1),
+                    of_y = equation.substr(arrow + 2);
+  std::map<char, int64_t> extents, at;
+  for (size_t i = 0; i < of_a.size(); ++i) extents[of_a[i]] = a.type.shape[i];
+  for (size_t i = 0; i < of_b.size(); ++i) extents[of_b[i]] = b.type.shape[i];
+  const auto place = [&](const std::string& labels) {
+    int64_t element = 0;
+    for (const char label : labels) element = element * extents[label] + at[label];
+    return static_cast<size_t>(element);
+  };
+  int64_t all = 1, results = 1;
+  for (const auto& [label, extent] : extents) all *= extent;
+  for (const char label : of_y) results *= extents[label];
+  Numbers y(static_cast<size_t>(results), 0);
+  for (int64_t i = 0; i < all; ++i) {
+    int64_t left = i;
+    for (const auto& [label, extent] : extents) {
+      at[label] = left % extent;
+      left /= extent;
+    }
+    y[place(of_y)] += a.data[place(of_a)] * b.data[place(of_b)];
+  }
+  return y;
+}
+
+OnnxModel of_equation(const char* equation, std::vector<std::string> operands, const ir::Shape& x,
+                      const HostTensor& w) {
+  OnnxModel onnx = one("Einsum", x, {{"equation", word(equation)}});
+  onnx.nodes[0].inputs = std::move(operands);
+  onnx.weights = {{"w", weight(w)}};
+  return onnx;
+}
+
+struct Equation {
+  const char* text;
+  ir::Shape x, w;               // w empty: x is both operands
+  const char* operands = "xw";  // in their order
+  int ops;                      // that the graph needs besides the loss
+};
+
+TEST(ImportValues, OfEinsums) {
+  const Equation cases[] = {{"bij,jk->bik", {2, 3, 4}, {4, 5}, "xw", 1},
+                            {"bij,kj->bik", {2, 3, 4}, {5, 4}, "xw", 1},
+                            {"jk, bij -> bik", {2, 3, 4}, {4, 5}, "wx", 1},
+                            {"ij,jk->ik", {3, 4}, {4, 5}, "xw", 1},
+                            {"bsd,dhk->bshk", {2, 3, 4}, {4, 2, 3}, "xw", 3},
+                            {"bsd,dhk->bhsk", {2, 3, 4}, {4, 2, 3}, "xw", 4},
+                            {"bshk,hkd->bsd", {2, 3, 2, 4}, {2, 4, 5}, "xw", 3},
+                            {"bij,ij->b", {2, 3, 4}, {3, 4}, "xw", 4},
+                            {"bhi,hij->bhj", {2, 3, 4}, {3, 4, 5}, "xw", 0},
+                            {"bi,j->bij", {2, 3}, {4}, "xw", 0},
+                            {"bi,i->bi", {2, 3}, {3}, "xw", 0},
+                            {"bhid,bhjd->bhij", {2, 3, 4, 5}, {}, "xx", 1},
+                            {"bqhd,bkhd->bhqk", {2, 3, 4, 5}, {}, "xx", 3},
+                            {"bhij,bhid->bhjd", {2, 3, 4, 5}, {}, "xx", 1},
+                            {"bhji,bhjd->bhdi", {2, 3, 4, 5}, {}, "xx", 0},
+                            {"bid,bje->bjide", {2, 3, 4}, {}, "xx", 0},
+                            {"bid,bid->b", {2, 3, 4}, {}, "xx", 0}};
+  for (const Equation& c : cases) {
+    SCOPED_TRACE(c.text);
+    const HostTensor x = varied(c.x), w = varied(c.w, 0.5);
+    const std::string order = c.operands;
+    std::vector<std::string> operands;
+    for (const char operand : order) operands.emplace_back(1, operand);
+    const Ran ran = trained(of_equation(c.text, operands, c.x, w), x);
+    std::string plain = c.text;
+    std::erase(plain, ' ');
+    expect_near(ran.y, einsum(plain, order[0] == 'x' ? x : w, order[1] == 'x' ? x : w));
+    const auto lines = std::count(ran.text.begin(), ran.text.end(), '\n');
+    const int beside = c.w.empty() ? 8 : 9;  // the graph's own line, operands, the unit and the loss
+    if (c.ops > 0) {
+      EXPECT_EQ(lines - beside, c.ops) << ran.text;
+    }
+  }
+}
+
+TEST(ImportValues, OfEinsumsRefuseOtherEquations) {
+  const HostTensor w = varied({4, 5});
+  for (const char* equation : {"bij,jk", "bii,jk->bk", "...ij,jk->...ik", "bij,jk->bi", "bij,jk->bikl",
+                               "bij->bij", "bij,jk,kl->bil", "bij,jk->bikk", ""})
+    EXPECT_EQ(
+        refusal(of_equation(equation, {"x", "w"}, {2, 3, 4}, w)),
+        fmt::format("Einsum /y: has the equation {}, expected a product of two operands with each letter "
+                    "once in an operand, such as bhid,bhjd->bhij",
+                    equation));
+  EXPECT_EQ(refusal(of_equation("bij,kj->bik", {"x", "w"}, {2, 3, 4}, w)),
+            "Einsum /y: multiplies float32[1009, 3, 4] by float32[4, 5]");
+  EXPECT_EQ(refusal(of_equation("bi,ik->bk", {"x", "w"}, {2, 3, 4}, w)),
+            "Einsum /y: has float32[1009, 3, 4] for the axes bi");
+}
+
 // --- known before data
 
 TEST(ImportValues, OfRemainders) {
