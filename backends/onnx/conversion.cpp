@@ -166,7 +166,9 @@ Value Conversion::computed(HostTensor tensor, std::string weight) const {
 }
 
 Value Conversion::constant(double value, ir::Shape shape, DType dtype) const {
-  HostTensor tensor = cpu::zeros({std::move(shape), dtype});
+  const ir::TensorType type{std::move(shape), dtype};
+  if (type.elements() > most_known) refuse("is too large to compute here");
+  HostTensor tensor = cpu::zeros(type);
   std::fill(tensor.data.begin(), tensor.data.end(), value);
   return computed(std::move(tensor));
 }
