@@ -371,6 +371,8 @@ ModelCost cost_of_layers(const StageCost* stages, int period) {
   cost.joint = less(stages[1], some);
   cost.first = less(stages[0], stages[1]);
   cost.last = less(stages[3], stages[1]);
+  // A lead that the host wins in the head does not count in layers (sim/host_time.h).
+  cost.joint.lead = cost.first.lead = cost.last.lead = 0;
   cost.layer = combine(some, some, [&](double a, double) { return a / period; });
   cost.layer.transient = stages[1].transient;
   return cost;

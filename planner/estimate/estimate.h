@@ -49,8 +49,8 @@ struct StageCost {
   // s of the host.
   StateTime accumulate;
   double accumulate_launches = 0;
-  // Device time of the backward pass minus the host's time for its launches. Below 0, kernels wait for
-  // launches.
+  // Of layers: device time of the backward pass minus the host's time for its launches. Below 0, kernels wait
+  // for launches.
   double lead = 0;
   // Only the kernels of a micro-batch, launched in time, without those that accumulate gradients, in s.
   double computing = 0;

@@ -74,6 +74,7 @@ class Reducer {
     if (layer_.empty()) return;
     for (const Boxed& boxed : layer_) at(pending_, boxed.t) = false;
     Task reduction = box(std::exchange(layer_, {}), at_.first, false);
+    reduction.label.layer = at_.second < stage_.in.graph.layers ? at_.second : -1;
     reduction.id = ids_++;
     if (late_.empty()) reduced_.push_back(reduction.id);
     tasks_.passes.push_back(std::move(reduction));
