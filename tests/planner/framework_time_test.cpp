@@ -102,6 +102,37 @@ TEST(FrameworkTime, FasterLinksSlowNoStep) {
     }
 }
 
+// Under ZeRO 2 a layer's gradients are reduced behind the next layer. Where launches bind a pass, its kernels
+// take as long as the launches, and no longer.
+TEST(FrameworkTime, HiddenReductionsDelayNoLaunches) {
+  constexpr double host = 1e-3;
+  Job job = small_job(4, 1, 1, 4, 2);
+  job.model->hidden = 768, job.model->heads = 12;
+  job.parallel.zero = 2;
+  const Times found = [&] {
+    job.cluster = backends::load_cluster("dgx-a100-80g", 4);
+    job.cluster.node.host_per_op = host;
+    job.cluster.node.link_bandwidth /= 150;
+    job.train.precision = ir::Precision::bf16;
+    Times slow{compile(resolve(job)), {}};
+    slow.seconds = sim::act_seconds(slow.plan, job.cluster, 0);
+    return slow;
+  }();
+  const ir::Program& program = found.plan.programs[0];
+  double seconds = 0, reduction = 0;
+  int launches = 0;
+  for (size_t a = 0; a < program.actors.size(); ++a) {
+    const ir::Actor& actor = program.actors[a];
+    if (actor.layer < 0 || program.phase_of(actor).kind != ir::PhaseKind::backward) continue;
+    const bool reduces = actor.kind == ir::ActorKind::collective;
+    launches += reduces || (actor.kind == ir::ActorKind::kernel && found.seconds[a] > 0) ? 1 : 0;
+    (reduces ? reduction : seconds) += found.seconds[a];
+  }
+  EXPECT_GT(reduction, 0.1 * launches * host);
+  EXPECT_LE(seconds, 1.01 * launches * host);
+  EXPECT_GT(seconds, 0.9 * launches * host);
+}
+
 // GPUs without links among them exchange over PCIe.
 TEST(FrameworkTime, DevicesWithoutLinksExchangeOverPcie) {
   for (const auto& [tp, pp] : {std::pair(1, 1), {2, 1}, {1, 2}}) {
