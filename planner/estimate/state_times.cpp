@@ -97,7 +97,7 @@ struct StateSeconds {
 
 // While `stages` stages of a node communicate.
 StateSeconds state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost& stage, double first,
-                           int stages) {
+                           double stages) {
   const Hints& h = job.parallel;
   const planner::Sharding sharding = planner::sharding_of(h);
   const double update = sharding.states ? stage.update.sharded(sharded_part(h, stage)) : stage.update.whole;
@@ -119,7 +119,7 @@ StateSeconds state_seconds(const Job& job, const planner::Mesh& mesh, const Stag
     const sim::Span span = sim::span_of(job.cluster, group);
     return sim::seconds_beside(
         job.cluster, sim::collective_time(job.cluster, collective, static_cast<int64_t>(bytes), span),
-        stages * on_node(job, mesh));
+        static_cast<int>(std::lround(stages * on_node(job, mesh))));
   };
   const double dense = stage.elements - stage.expert_elements, made = stage.cp_made_elements;
   const auto gather_seconds = [&](double size) {
@@ -196,25 +196,23 @@ StateSeconds state_seconds(const Job& job, const planner::Mesh& mesh, const Stag
 }  // namespace
 
 // Stages of a node share its NICs as far as they communicate at the same time: one finds another
-// communicating for as large a share of its time as its own.
+// communicating for as large a share of the step as it does itself. All stages but the first gather the
+// parameters of their first pass while they wait for its input.
 std::vector<StageCost> with_states_in_passes(const Job& job, const planner::Mesh& mesh, const ModelCost& cost,
                                              std::vector<StageCost> stages) {
   if (!planner::sharding_of(job.parallel).reduces_each_micro_batch()) return stages;
-  const int together = planner::stages_on_node(mesh, job.parallel.pp, job.cluster.node.gpus);
+  const int pp = job.parallel.pp, together = planner::stages_on_node(mesh, pp, job.cluster.node.gpus);
+  const double m = job.train.micro_batches, busy = m / (m + pp - 1);
   for (size_t s = 0; s < stages.size(); ++s) {
     StageCost& stage = stages[s];
     const double first = first_elements(cost, job.parallel, static_cast<int>(s));
     const StateSeconds alone = state_seconds(job, mesh, stage, first, 1);
-    const StateSeconds all = together == 1 ? alone : state_seconds(job, mesh, stage, first, together);
     const double time = stage.forward + stage.backward + alone.forward + alone.backward + alone.weight;
-    const double share = time > 0 ? std::min(1.0, alone.links / time) : 0;
-    const auto between = [&](double StateSeconds::*part) {
-      return alone.*part + share * (all.*part - alone.*part);
-    };
-    const double weight = between(&StateSeconds::weight);
-    stage.forward += between(&StateSeconds::forward);
-    stage.backward += between(&StateSeconds::backward) + weight;
-    stage.weight += weight;
+    const double share = time > 0 ? busy * std::min(1.0, alone.links / time) : 0;
+    const StateSeconds more = state_seconds(job, mesh, stage, first, 1 + share * (together - 1));
+    stage.forward += more.forward * (s == 0 ? 1 : (m - 1) / m);
+    stage.backward += more.backward + more.weight;
+    stage.weight += more.weight;
   }
   return stages;
 }
