@@ -87,21 +87,14 @@ double first_elements(const ModelCost& cost, const planner::Hints& h, int stage)
   return at(cost.layers, before).elements;
 }
 
-// Seconds of the communication of data and context parallelism and of the update of a stage.
-struct StateSeconds {
-  double end = 0;  // after the passes
-  // More in each of these passes; weight: in the second part of a split backward pass.
-  double forward = 0, backward = 0, weight = 0;
-  double links = 0;  // of a micro-batch's collectives, hidden or not
-};
-
-// While `stages` stages of a node communicate.
-StateSeconds state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost& stage, double first,
-                           double stages) {
+// Seconds of the communication of data and context parallelism and of the update of a stage, while `stages`
+// stages of a node communicate.
+double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost& stage, double first,
+                     int stages) {
   const Hints& h = job.parallel;
   const planner::Sharding sharding = planner::sharding_of(h);
   const double update = sharding.states ? stage.update.sharded(sharded_part(h, stage)) : stage.update.whole;
-  if (h.dp == 1 && h.cp == 1) return {update};
+  if (h.dp == 1 && h.cp == 1) return update;
   // Devices from a rank of a dimension to the next one.
   const auto stride = [&](std::initializer_list<const char*> names) {
     int innermost = -1;
@@ -119,7 +112,7 @@ StateSeconds state_seconds(const Job& job, const planner::Mesh& mesh, const Stag
     const sim::Span span = sim::span_of(job.cluster, group);
     return sim::seconds_beside(
         job.cluster, sim::collective_time(job.cluster, collective, static_cast<int64_t>(bytes), span),
-        static_cast<int>(std::lround(stages * on_node(job, mesh))));
+        stages * on_node(job, mesh));
   };
   const double dense = stage.elements - stage.expert_elements, made = stage.cp_made_elements;
   const auto gather_seconds = [&](double size) {
@@ -164,58 +157,30 @@ StateSeconds state_seconds(const Job& job, const planner::Mesh& mesh, const Stag
                                : 0;
   if (!sharding.states) {
     const double reduce = reduce_seconds(sbp::Collective::all_reduce, gradient.reduced) + cast_once;
-    return {update + (h.overlap_grad ? added(job, reduce, behind_once, last) : reduce)};
+    return update + (h.overlap_grad ? added(job, reduce, behind_once, last) : reduce);
   }
   const double once = added(job, gather_seconds(parameter), h.overlap_param ? stage.forward : 0, next);
   if (!sharding.reduces_each_micro_batch()) {
     const double reduce = reduce_seconds(sbp::Collective::reduce_scatter, gradient.reduced) + cast_once;
-    return {update + once + (h.overlap_grad ? added(job, reduce, behind_once, last) : reduce)};
+    return update + once + (h.overlap_grad ? added(job, reduce, behind_once, last) : reduce);
   }
+  const double m = job.train.micro_batches;
   const double reduce = layers * reduce_seconds(sbp::Collective::reduce_scatter, gradient.reduced / layers);
   const double sums = kernels(sharded_part(h, stage) * (gradient.reduced + 2 * gradient.summed));
   const double casts = gradient.is_cast(true) ? kernels(gradient.made + gradient.reduced) : 0;
   const double launches = gradient.is_cast(true) ? stage.accumulate_launches : 0;
   const double kernels_more = sums + casts - stage.accumulate.whole;
-  const bool splits = stage.weight > 0;
-  if (!sharding.gathers_in_each_pass()) {
-    const double more = added(job, reduce, behind, open) + longer(stage, kernels_more, launches);
-    return {update + once, 0, splits ? 0 : more, splits ? more : 0, reduce};
-  }
-  const double gather = layers * gather_seconds(parameter / layers), links = 2 * gather + reduce;
-  const double forward = added(job, gather, stage.forward, open);
-  // In a whole backward pass a layer's gradients are reduced before the next layer's parameters are gathered,
-  // for which its kernels wait. Only the accumulation of gradients can hide them. The second part of a split
-  // pass needs no parameters.
-  if (splits)
-    return {update, forward, added(job, gather, stage.backward - stage.weight, open),
-            added(job, reduce, behind, open) + longer(stage, kernels_more, launches), links};
+  if (!sharding.gathers_in_each_pass())
+    return update + once + m * (added(job, reduce, behind, open) + longer(stage, kernels_more, launches));
+  // In the backward pass a layer's gradients are reduced before the next layer's parameters are gathered, for
+  // which its kernels wait. Only the accumulation of gradients can hide them.
+  const double gather = layers * gather_seconds(parameter / layers);
   const double waits = added(job, gather + reduce, sums, open);
-  return {update, forward, longer(stage, waits + kernels_more, launches), 0, links};
+  return update +
+         m * (added(job, gather, stage.forward, open) + longer(stage, waits + kernels_more, launches));
 }
 
 }  // namespace
-
-// Stages of a node share its NICs as far as they communicate at the same time: one finds another
-// communicating for as large a share of the step as it does itself. All stages but the first gather the
-// parameters of their first pass while they wait for its input.
-std::vector<StageCost> with_states_in_passes(const Job& job, const planner::Mesh& mesh, const ModelCost& cost,
-                                             std::vector<StageCost> stages) {
-  if (!planner::sharding_of(job.parallel).reduces_each_micro_batch()) return stages;
-  const int pp = job.parallel.pp, together = planner::stages_on_node(mesh, pp, job.cluster.node.gpus);
-  const double m = job.train.micro_batches, busy = m / (m + pp - 1);
-  for (size_t s = 0; s < stages.size(); ++s) {
-    StageCost& stage = stages[s];
-    const double first = first_elements(cost, job.parallel, static_cast<int>(s));
-    const StateSeconds alone = state_seconds(job, mesh, stage, first, 1);
-    const double time = stage.forward + stage.backward + alone.forward + alone.backward + alone.weight;
-    const double share = time > 0 ? busy * std::min(1.0, alone.links / time) : 0;
-    const StateSeconds more = state_seconds(job, mesh, stage, first, 1 + share * (together - 1));
-    stage.forward += more.forward * (s == 0 ? 1 : (m - 1) / m);
-    stage.backward += more.backward + more.weight;
-    stage.weight += more.weight;
-  }
-  return stages;
-}
 
 double step_end(const Job& job, const planner::Mesh& mesh, const ModelCost& cost,
                 const std::vector<StageCost>& stages, const std::vector<double>& ends) {
@@ -224,8 +189,8 @@ double step_end(const Job& job, const planner::Mesh& mesh, const ModelCost& cost
   std::vector<double> alone, on_nic;  // s, by stage: with the NICs to itself; time that others wait for it
   for (size_t s = 0; s < stages.size(); ++s) {
     const double first = first_elements(cost, job.parallel, static_cast<int>(s));
-    alone.push_back(state_seconds(job, mesh, stages[s], first, 1).end);
-    const double all = together == 1 ? alone[s] : state_seconds(job, mesh, stages[s], first, together).end;
+    alone.push_back(state_seconds(job, mesh, stages[s], first, 1));
+    const double all = together == 1 ? alone[s] : state_seconds(job, mesh, stages[s], first, together);
     on_nic.push_back((all - alone[s]) / std::max(1, together - 1));
   }
   const auto node_of = [&](size_t s) { return mesh.device(0, static_cast<int>(s)) / node; };

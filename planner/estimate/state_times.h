@@ -24,11 +24,6 @@ int stage_of(const planner::Hints& hints, int layer);
 // The number of a stage's devices on one node.
 int on_node(const planner::Job& job, const planner::Mesh& mesh);
 
-// The stages with what their passes communicate of parameters and gradients: with ZeRO 3 parameters before
-// they are used, with ZeRO 2 and 3 each micro-batch's gradients.
-std::vector<StageCost> with_states_in_passes(const planner::Job& job, const planner::Mesh& mesh,
-                                             const ModelCost& cost, std::vector<StageCost> stages);
-
 // The end of a step, in s, from the `ends` of its stages' passes. Stages on one node share its NICs for the
 // communication of their states. They are served in the order of their ends, as if all of it came after their
 // passes. So a stage waits for those that end no earlier; the last one never waits.

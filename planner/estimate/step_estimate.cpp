@@ -305,7 +305,7 @@ std::vector<double> passes_ends(const Job& job, const planner::Mesh& mesh, const
   const std::vector<double> slowness = slowness_by_stage(h, job.cluster);
   std::vector<RunTimes> times(h.stage_layers.size());
   for (size_t s = 0; s < stages.size(); ++s) {
-    double forward = 0, backward = 0;
+    double backward = 0;
     for (size_t chunk = 0; chunk < parts[s].size(); ++chunk) {
       const StageCost one = cost_of(job, costs, parts[s][chunk], {}).slowed(slowness[s]);
       RunTimes& own = times[chunk * stages.size() + s];
@@ -316,13 +316,11 @@ std::vector<double> passes_ends(const Job& job, const planner::Mesh& mesh, const
             (part.recomputed == part.layers ? costs.recomputed : costs.others).before_gradient;
         own.behind_gradient = (part.recomputed > 0 ? costs.recomputed : costs.others).behind_boundary;
       }
-      forward += one.forward, backward += one.backward;
+      backward += one.backward;
     }
-    // A table that occurs twice on a stage saves some of the time, and states in passes take more.
-    for (size_t v = s; v < times.size(); v += stages.size()) {
-      times[v].forward += (stages[s].forward - forward) / h.virtual_stages;
-      (splits ? times[v].weight : times[v].backward) += (stages[s].backward - backward) / h.virtual_stages;
-    }
+    // A table that occurs twice on a stage saves some of the time.
+    for (size_t v = s; v < times.size(); v += stages.size())
+      (splits ? times[v].weight : times[v].backward) -= (backward - stages[s].backward) / h.virtual_stages;
   }
   for (size_t v = 0; v + 1 < times.size(); ++v)
     times[v].send = hop_seconds(job, mesh, costs.recomputed, static_cast<int>(v));
@@ -386,11 +384,10 @@ Estimate estimate(const Job& job, const KindCosts& costs) {
   const auto parts = parts_of(job);
   const InFlight in_flight = in_flight_of(job);
   const std::vector<StageCost> stages = stages_of(job, costs, parts, in_flight);
-  const std::vector<StageCost> passes = with_states_in_passes(job, mesh, cost, stages);
   Estimate result;
   double slowest = 0, sum = 0, forward = 0;
   for (int s = 0; s < h.pp; ++s) {
-    const StageCost& stage = at(passes, s);
+    const StageCost& stage = at(stages, s);
     slowest = std::max(slowest, stage.forward + stage.backward);
     forward = std::max(forward, stage.forward);
     sum += stage.forward + stage.backward;
@@ -399,13 +396,13 @@ Estimate estimate(const Job& job, const KindCosts& costs) {
   }
   if (h.virtual_stages == 1) result.split_saves = 2 * (h.pp - 1) * forward;
   if (is_irregular(job)) {
-    result.seconds = step_end(job, mesh, cost, stages, passes_ends(job, mesh, costs, parts, passes)) +
+    result.seconds = step_end(job, mesh, cost, stages, passes_ends(job, mesh, costs, parts, stages)) +
                      tied_seconds(job, mesh, cost);
     return result;
   }
   double period = slowest;
   if (h.pp > 1) {
-    const std::vector<PipelineStage> pipeline = pipeline_of(job, mesh, cost, passes);
+    const std::vector<PipelineStage> pipeline = pipeline_of(job, mesh, cost, stages);
     double slowest_hop = 0, sending = 0;
     for (const PipelineStage& stage : pipeline) {
       result.seconds += stage.send + stage.send_back;
@@ -422,7 +419,7 @@ Estimate estimate(const Job& job, const KindCosts& costs) {
   }
   // Stages end their last backward passes one after the other, the first stage last.
   std::vector<double> ends{result.seconds + m * period + (sum - slowest) / h.virtual_stages};
-  for (int s = 0; s + 1 < h.pp; ++s) ends.push_back(ends.back() - at(passes, s).backward / h.virtual_stages);
+  for (int s = 0; s + 1 < h.pp; ++s) ends.push_back(ends.back() - at(stages, s).backward / h.virtual_stages);
   result.seconds = step_end(job, mesh, cost, stages, ends) + tied_seconds(job, mesh, cost);
   return result;
 }
