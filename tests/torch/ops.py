@@ -378,7 +378,7 @@ def of_images(op, images=(0,), result=True):
     return run
 
 
-DEFAULTS = {"causal_mask": {"fill": -1e30, "row_offset": 0, "column_offset": 0}, "scale": {"factor": 1.0}}
+DEFAULTS = {"causal_mask": {"fill": -1e30, "row_offset": 0, "column_offset": 0, "window": 0}, "scale": {"factor": 1.0}}
 
 # name: f(inputs, attributes, mask of dropout) -> an output or a list of them
 OPS = {
@@ -396,7 +396,7 @@ OPS = {
     "bias_gelu": lambda x, a, m: gelu(x[0] + x[1], a),
     "broadcast_to": lambda x, a, m: x[0].broadcast_to(a["shape"]),
     "cast": lambda x, a, m: cast(x[0], a),
-    "causal_mask": lambda x, a, m: x[0].masked_fill(hidden_keys(*x[0].shape[-2:], 0), a["fill"]),
+    "causal_mask": lambda x, a, m: x[0].masked_fill(hidden_keys(*x[0].shape[-2:], 0, a["window"]), a["fill"]),
     "clip_scale": lambda x, a, m: clip_scale(x[0], a),
     "clamp_max": lambda x, a, m: x[0].clamp(max=a["max"]),
     "clamp_min": lambda x, a, m: x[0].clamp(min=a["min"]),
