@@ -27,7 +27,8 @@ void advance(ir::Attrs& attrs, const char* name, int64_t by) { std::get<int64_t>
 bool counts_steps(std::string_view op) {
   const auto rows = ir::optimizer_rows();
   return std::any_of(rows.begin(), rows.end(), [&](const ir::OptimizerRow& row) {
-    return row.counts && (op == row.name || op == ir::all_op(row) || op == ir::norms_op(row));
+    return row.counts &&
+           (op == row.name || op == ir::all_op(row) || op == ir::norms_op(row) || op == ir::rows_op(row));
   });
 }
 

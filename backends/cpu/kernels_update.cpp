@@ -1,5 +1,9 @@
 // Optimizer steps, in place or not, and kernels for clipping, overflow checks and accumulation over
 // micro-batches.
+#include <algorithm>
+#include <span>
+#include <utility>
+
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/fast_math.h"
 #include "ir/ops/optimizers.h"
@@ -168,6 +172,81 @@ std::unique_ptr<Kernel> make_norms(const Call& call) {
   });
 }
 
+// An update of the rows of a table that indices name: sorts the indices by row, adds up each row's gradients
+// in their order, and updates the row.
+template <class Op, class A>
+class UpdateRows {
+ public:
+  explicit UpdateRows(const Call& call)
+      : numbers_(ir::numbers_of(Op::row, call.attrs)),
+        rows_(call.inputs[0].shape[0]),
+        width_(call.inputs[0].shape[1]),
+        count_(call.inputs.back().elements()),
+        offset_(ir::attr_int(call.attrs, "offset")),
+        dy_(call, 1),
+        indices_(call, states + 1) {
+    for (size_t s = 0; s < states; ++s) {
+      from_.emplace_back(call, operand(s));
+      to_.emplace_back(call, s);
+      bytes_.push_back(call.outputs[s].bytes());
+    }
+  }
+
+  void operator()(const Operands& operands) {
+    for (size_t s = 0; s < states; ++s)
+      if (const void* from = operands.inputs[operand(s)]; bytes_[s] > 0 && from != operands.outputs[s])
+        std::memcpy(operands.outputs[s], from, static_cast<size_t>(bytes_[s]));
+    hits_.clear();
+    for (int64_t j = 0; j < count_; ++j) {
+      const int64_t row = static_cast<int64_t>(indices_.element(operands, j)) - offset_;
+      if (row >= 0 && row < rows_) hits_.emplace_back(row, j);
+    }
+    std::sort(hits_.begin(), hits_.end());
+    const ir::Rates<A> rates = rates_at<A>(Op::row, numbers_, operands.moment);
+    for (auto first = hits_.begin(), end = first; first != hits_.end(); first = end) {
+      end = std::find_if(first, hits_.end(), [&](const Hit& hit) { return hit.first != first->first; });
+      update(operands, rates, {first, end});
+    }
+  }
+
+ private:
+  using Hit = std::pair<int64_t, int64_t>;  // a row, and the place of its index
+  static constexpr size_t states = 1 + Op::row.moments;
+  static size_t operand(size_t state) { return state == 0 ? 0 : state + 1; }
+
+  void update(const Operands& operands, const ir::Rates<A>& rates, std::span<const Hit> hits) {
+    const A* loaded[states];
+    A* results[states];
+    for (size_t s = 0; s < states; ++s) results[s] = new_[s].at;
+    for_chunks(width_, [&](int64_t at, int64_t n) {
+      std::fill_n(sum_.at, kChunk, A(0));
+      for (const auto& [row, j] : hits)
+        change_each(
+            n, [](A sum, A more) { return sum + more; }, sum_.at,
+            dy_.load(operands, j * width_ + at, n, buffer_));
+      const int64_t here = hits[0].first * width_ + at;
+      for (size_t s = 0; s < states; ++s) loaded[s] = from_[s].load(operands, here, n, old_[s]);
+      update_each<Op>(n, rates, A(1), sum_.at, loaded, results);
+      for (size_t s = 0; s < states; ++s) to_[s].store(new_[s].at, operands, here, n);
+    });
+  }
+
+  ir::UpdateNumbers numbers_;
+  int64_t rows_, width_, count_, offset_;
+  In<A> dy_;
+  In<double> indices_;  // holds integers up to 2^53
+  std::vector<In<A>> from_;
+  std::vector<Out<A>> to_;
+  std::vector<int64_t> bytes_;
+  std::vector<Hit> hits_;
+  Chunk<A> sum_, buffer_, old_[states], new_[states];
+};
+
+template <class Op>
+std::unique_ptr<Kernel> make_update_rows(const Call& call) {
+  return for_acc(call, [&]<class A>() { return kernel(UpdateRows<Op, A>(call)); });
+}
+
 // Runs the kernel for one tensor on each, then casts to the copies.
 std::unique_ptr<Kernel> make_update_all(const Call& call) {
   const ir::Updates updates = *ir::updates_of(call.op, call.attrs);
@@ -268,7 +347,10 @@ void add_update_kernels(Factories& table) {
   ir::each_optimizer([&]<class Op>() {
     table[Op::row.name] = make_update<Op>;
     table[ir::all_op(Op::row)] = make_update_all;
-    if constexpr (Op::row.has_trust()) table[ir::norms_op(Op::row)] = make_norms<Op>;
+    if constexpr (Op::row.has_trust())
+      table[ir::norms_op(Op::row)] = make_norms<Op>;
+    else
+      table[ir::rows_op(Op::row)] = make_update_rows<Op>;
   });
   table.insert({{"accumulate", make_accumulate},
                 {"square_sum", make_square_sum},

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <map>
 
 #include "backends/cpu/reference.h"
 #include "ir/ops/optimizers.h"
@@ -48,6 +49,31 @@ void update(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
     Op::exact(rates, scale * in[1].data[i], state);
     for (size_t s = 0; s < states; ++s) out[s].data[i] = state[s];
   }
+}
+
+// Adds up the gradients of each row that occurs, in order, and updates these rows.
+template <class Op>
+void update_rows(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  constexpr size_t states = 1 + Op::row.moments;
+  const HostTensor& indices = in[states + 1];
+  const auto rows = in[0].type.shape[0], width = in[0].type.shape[1], offset = ir::attr_int(attrs, "offset");
+  const ir::Rates<double> rates = rates_of(Op::row, attrs);
+  std::map<int64_t, std::vector<double>> gradients;
+  for (size_t j = 0; j < indices.data.size(); ++j) {
+    const int64_t row = static_cast<int64_t>(indices.data[j]) - offset;
+    if (row < 0 || row >= rows) continue;
+    std::vector<double>& sum = gradients.try_emplace(row, static_cast<size_t>(width)).first->second;
+    for (size_t k = 0; k < sum.size(); ++k) sum[k] += in[1].data[j * sum.size() + k];
+  }
+  for (size_t s = 0; s < states; ++s) out[s].data = in[s == 0 ? 0 : s + 1].data;
+  for (const auto& [row, gradient] : gradients)
+    for (size_t k = 0; k < gradient.size(); ++k) {
+      const size_t i = static_cast<size_t>(row * width) + k;
+      double state[states];
+      for (size_t s = 0; s < states; ++s) state[s] = out[s].data[i];
+      Op::exact(rates, gradient[k], state);
+      for (size_t s = 0; s < states; ++s) out[s].data[i] = state[s];
+    }
 }
 
 template <class Op>
@@ -111,7 +137,10 @@ void add_update_kernels(KernelTable& table) {
   ir::each_optimizer([&]<class Op>() {
     table[Op::row.name] = update<Op>;
     table[ir::all_op(Op::row)] = each_tensor<Op>;
-    if constexpr (Op::row.has_trust()) table[ir::norms_op(Op::row)] = norms<Op>;
+    if constexpr (Op::row.has_trust())
+      table[ir::norms_op(Op::row)] = norms<Op>;
+    else
+      table[ir::rows_op(Op::row)] = update_rows<Op>;
   });
   table.insert({{"accumulate", accumulate},
                 {"square_sum", square_sum},

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backends/cuda/kernel_table.h"
+#include "backends/cuda/kernels/update_rows.h"
 #include "ir/ops/optimizers.h"
 #include "ir/ops/updates.h"
 #include "sbp/error.h"
@@ -15,7 +16,8 @@ namespace {
 ir::Optimizer rule_of(std::string_view name) {
   const auto rows = ir::optimizer_rows();
   for (size_t i = 0; i < rows.size(); ++i)
-    if (name == rows[i].name || name == ir::norms_op(rows[i])) return static_cast<ir::Optimizer>(i);
+    if (name == rows[i].name || name == ir::norms_op(rows[i]) || name == ir::rows_op(rows[i]))
+      return static_cast<ir::Optimizer>(i);
   throw Error::fault(std::string(name), "is no optimizer");
 }
 
@@ -88,6 +90,31 @@ std::unique_ptr<Kernel> make_update(const Call& call, const Place& place) {
   });
 }
 
+// Of the rows of a table that the last operand names.
+std::unique_ptr<Kernel> make_update_rows(const Call& call, const Place& place) {
+  Gather read;
+  read.extent = call.inputs[0].shape[0], read.inner = call.inputs[0].shape[1];
+  read.indices = call.inputs.back().elements();
+  read.offset = ir::attr_int(call.attrs, "offset");
+  return kernel(call, place, scratch_of(read),
+                [read, wide = any_float64(call), rule = Rule(call, rule_of(call.op))](const Act& act) {
+                  const size_t inputs = act.call.inputs.size();
+                  const Update all = rule.at(act, inputs);
+                  RowsUpdate u;
+                  u.read = read;
+                  u.read.out = act.in(1), u.read.index = act.in(inputs - 1);
+                  u.rule = all.rule, u.step_values = all.step_values;
+                  u.lr = all.lr, u.weight_decay = all.weight_decay;
+                  std::copy(std::begin(all.number), std::end(all.number), u.number);
+                  std::copy(std::begin(all.left), std::end(all.left), u.left);
+                  for (size_t s = 0; s < act.call.outputs.size(); ++s) {
+                    u.table.set(old_states[s], act.in(s == 0 ? 0 : s + 1));
+                    u.table.set(new_states[s], act.out(s));
+                  }
+                  launch_update_rows(u, act.scratch, wide, act.stream);
+                });
+}
+
 // Operands as an update's, of the moments those that are measured, without norms and flag.
 std::unique_ptr<Kernel> make_norms(const Call& call, const Place& place) {
   const int64_t elements = call.inputs[0].elements();
@@ -117,7 +144,10 @@ std::unique_ptr<Kernel> make_clip_scale(const Call& call, const Place& place) {
 void add_update_kernels(Factories& table) {
   for (const ir::OptimizerRow& row : ir::optimizer_rows()) {
     table[row.name] = table[ir::all_op(row)] = make_update;
-    if (row.has_trust()) table[ir::norms_op(row)] = make_norms;
+    if (row.has_trust())
+      table[ir::norms_op(row)] = make_norms;
+    else
+      table[ir::rows_op(row)] = make_update_rows;
   }
   table["clip_scale"] = make_clip_scale;
 }

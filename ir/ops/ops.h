@@ -23,6 +23,7 @@ void add_shape_ops(std::vector<OpDef>& out);        // shape.cpp
 void add_index_ops(std::vector<OpDef>& out);        // index.cpp
 void add_update_ops(std::vector<OpDef>& out);       // update.cpp
 void add_update_all(std::vector<OpDef>& out);       // update_all.cpp: of the optimizers in `out`
+void add_update_rows(std::vector<OpDef>& out);      // update_rows.cpp: of the optimizers in `out`
 void add_nn_ops(std::vector<OpDef>& out);           // nn.cpp
 void add_attention_ops(std::vector<OpDef>& out);    // attention.cpp
 void add_conv_ops(std::vector<OpDef>& out);         // conv.cpp

@@ -30,6 +30,13 @@ std::vector<std::string> words_of(Optimizer) {
   return names;
 }
 
+bool updates_rows(std::string_view op) {
+  constexpr std::string_view end = "_rows";
+  if (!op.ends_with(end)) return false;
+  const OptimizerRow* row = find_optimizer(op.substr(0, op.size() - end.size()));
+  return row && !row->has_trust();
+}
+
 bool has_number(const OptimizerRow& row, std::string_view name) {
   return std::any_of(row.number, row.number + row.numbers,
                      [&](const OptimizerRow::Number& number) { return name == number.name; });

@@ -28,6 +28,9 @@ inline size_t operands_of(const OptimizerRow& row) {
 inline std::string all_op(const OptimizerRow& row) { return std::string(row.name) + "_all"; }
 // "lamb_norms": for a row with a trust ratio: sums of squares of weights and of the values that it measures
 inline std::string norms_op(const OptimizerRow& row) { return std::string(row.name) + "_norms"; }
+// "adam_rows", of a row without a trust ratio: an update of the rows of a look-up table that a step read
+inline std::string rows_op(const OptimizerRow& row) { return std::string(row.name) + "_rows"; }
+bool updates_rows(std::string_view op);  // whether it is such an update
 bool has_number(const OptimizerRow& row, std::string_view name);
 
 // The attributes of an optimizer's op, in double.

@@ -301,6 +301,7 @@ void add_accumulate(std::vector<OpDef>& out) {
 void add_update_ops(std::vector<OpDef>& out) {
   add_optimizers(out);
   add_update_all(out);
+  add_update_rows(out);
   add_accumulate(out);
   add_norm(out);
   add_sum(out);

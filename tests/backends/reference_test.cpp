@@ -105,6 +105,16 @@ TEST(Reference, ValuesByHand) {
         tensor("float32[3]", {0, 0, 0})},
        {{"lr", 0.125}, {"eps", 0.0}},
        {9.875, 20.125, 29.875}},
+      // Row 2 is read twice, row 0 never: it does not decay. The other part of the table has rows 3 and 4.
+      {"sgd_rows",
+       {tensor("float32[3, 2]", {1, 2, 3, 4, 5, 6}), tensor("float32[4, 2]", {1, 2, 10, 20, 3, 4, 7, 8}),
+        tensor("int64[4]", {2, 1, 2, 3})},
+       {{"lr", 0.5}, {"weight_decay", 1.0}},
+       {1, 2, 3 - 0.5 * 13, 4 - 0.5 * 24, 5 - 0.5 * 9, 6 - 0.5 * 12}},
+      {"sgd_rows",
+       {tensor("float32[2, 1]", {1, 2}), tensor("float32[2, 1, 1]", {4, 8}), tensor("int64[2, 1]", {2, 4})},
+       {{"lr", 0.5}, {"offset", int64_t{3}}},
+       {1, -2}},
       // Sums of squares of 1, 4 and 16: w moves by 0.5 times slope over root.
       {"adagrad",
        {row, tensor("float32[3]", {-4, -8, -19}), tensor("float32[3]", {0, 0, 0})},
@@ -174,6 +184,17 @@ TEST(Reference, SecondOutputs) {
                      {{"beta1", 0.5}, {"beta2", 0.75}});
   EXPECT_EQ(lamb[1].data[0], 3);
   EXPECT_EQ(lamb[2].data[0], 10);
+}
+
+TEST(Reference, MomentsOfRowsThatAreNotReadStay) {
+  const Tensors got =
+      run("adam_rows",
+          {tensor("float32[2, 1]", {1, 1}), tensor("float32[2, 1]", {3, 1}), tensor("float32[2, 1]", {2, 2}),
+           tensor("float32[2, 1]", {8, 8}), tensor("int64[2]", {1, 1})},
+          {{"beta1", 0.5}, {"beta2", 0.75}, {"weight_decay", 0.5}});
+  EXPECT_EQ(got[0].data[0], 1);
+  EXPECT_EQ(got[1].data, (std::vector<double>{2, 3}));
+  EXPECT_EQ(got[2].data, (std::vector<double>{8, 10}));
 }
 
 TEST(Reference, TakeAndPutAreInverse) {

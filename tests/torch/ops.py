@@ -293,6 +293,21 @@ def norms(w, measured):
     return torch.stack([w.pow(2).sum(), measured.pow(2).sum()])
 
 
+def over_rows(one):
+    """An optimizer for the rows of a table that the last operand names, a gradient for each index."""
+    def update(x, a):
+        *x, indices = x
+        rows, width = x[0].shape
+        indices = indices.flatten() - a["offset"]
+        held = (indices >= 0) & (indices < rows)
+        gradient = torch.zeros_like(x[0]).index_add(0, indices[held], x[1].reshape(-1, width)[held].to(x[0].dtype))
+        updated = one([x[0], gradient] + x[2:], a)
+        read = torch.zeros(rows, 1, dtype=torch.bool).index_fill(0, indices[held], True)
+        return [torch.where(read, new, old) for new, old in zip(updated, [x[0]] + x[2:])]
+
+    return update
+
+
 def over_all(one, operands):
     """An optimizer over many tensors: operands of each, then scale?, finite?; copies of new weights behind."""
     def update(x, a):
@@ -385,8 +400,10 @@ OPS = {
     "accumulate": lambda x, a, m: x[0],
     "adagrad": lambda x, a, m: adagrad(x, a),
     "adagrad_all": lambda x, a, m: over_all(adagrad, 3)(x, a),
+    "adagrad_rows": lambda x, a, m: over_rows(adagrad)(x, a),
     "adam": lambda x, a, m: adam(x, a),
     "adam_all": lambda x, a, m: over_all(adam, 4)(x, a),
+    "adam_rows": lambda x, a, m: over_rows(adam)(x, a),
     "add": lambda x, a, m: x[0] + x[1],
     "all_finite": lambda x, a, m: x[0].isfinite().all(),
     "avg_pool2d": of_images(lambda x, a: F.avg_pool2d(x[0], **pooled(a))),
@@ -430,6 +447,7 @@ OPS = {
     "lars_norms": lambda x, a, m: norms(x[0], x[1] * (x[2] if len(x) > 2 else 1)),
     "lion": lambda x, a, m: lion(x, a),
     "lion_all": lambda x, a, m: over_all(lion, 3)(x, a),
+    "lion_rows": lambda x, a, m: over_rows(lion)(x, a),
     "log": lambda x, a, m: x[0].log(),
     "matmul": lambda x, a, m: matmul(x, a),
     "matmul_add": lambda x, a, m: matmul(x, a) + sum(x[2:]),
@@ -445,6 +463,7 @@ OPS = {
     "moe_dispatch": lambda x, a, m: moe_dispatch(x[0], x[1], a),
     "momentum": lambda x, a, m: momentum(x, a),
     "momentum_all": lambda x, a, m: over_all(momentum, 3)(x, a),
+    "momentum_rows": lambda x, a, m: over_rows(momentum)(x, a),
     "mul": lambda x, a, m: x[0] * x[1],
     "neg": lambda x, a, m: -x[0],
     "nll": lambda x, a, m: x[0] + x[1].log() - x[2],
@@ -465,6 +484,7 @@ OPS = {
     "scaled_dot_product_attention": attention,
     "sgd": lambda x, a, m: sgd(x, a),
     "sgd_all": lambda x, a, m: over_all(sgd, 2)(x, a),
+    "sgd_rows": lambda x, a, m: over_rows(sgd)(x, a),
     "sigmoid": lambda x, a, m: x[0].sigmoid(),
     "silu": lambda x, a, m: F.silu(x[0]),
     "sin": lambda x, a, m: x[0].sin(),
@@ -491,10 +511,10 @@ OPS = {
 
 # Ops of OPS whose gradients are not compared.
 NO_GRADIENT = {
-    "accumulate", "adagrad", "adagrad_all", "adam", "adam_all", "all_finite", "clip_scale", "conv2d_weight_grad", "dropout_grad",
-    "embedding_grad", "gather_grad", "lamb", "lamb_all", "lamb_norms", "lars", "lars_all", "lars_norms", "lion", "lion_all",
-    "matmul_bias_gelu", "matmul_bias_grad", "matmul_dgelu", "momentum", "momentum_all",
-    "one_hot", "sample_labels", "sgd", "sgd_all", "square_sum", "sum_exp_pick",
+    "accumulate", "adagrad", "adagrad_all", "adagrad_rows", "adam", "adam_all", "adam_rows", "all_finite", "clip_scale",
+    "conv2d_weight_grad", "dropout_grad", "embedding_grad", "gather_grad", "lamb", "lamb_all", "lamb_norms", "lars", "lars_all",
+    "lars_norms", "lion", "lion_all", "lion_rows", "matmul_bias_gelu", "matmul_bias_grad", "matmul_dgelu", "momentum",
+    "momentum_all", "momentum_rows", "one_hot", "sample_labels", "sgd", "sgd_all", "sgd_rows", "square_sum", "sum_exp_pick",
 }  # fmt: skip
 
 

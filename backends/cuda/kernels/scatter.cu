@@ -1,7 +1,9 @@
-// Gradients of tables by index. Rows that occur are listed, each with its indices in their order, and a block
-// adds up each row. Atomic operations count only whole numbers. They decide the place of a list and the order
-// in which rows are taken, which show in no result.
+// Gradients of tables by index, and updates of the rows that indices name. Rows that occur are listed, each
+// with its indices in their order, and a block adds up each row. Atomic operations count only whole numbers.
+// They decide the place of a list and the order in which rows are taken, which show in no result.
 #include "backends/cuda/kernels/fast.cuh"
+#include "backends/cuda/kernels/update.cuh"
+#include "backends/cuda/kernels/update_rows.h"
 
 namespace boxcar::backends::cuda {
 namespace {
@@ -88,9 +90,10 @@ __device__ void over_hits(const Gather& g, const Lists& l, int row, Body body) {
   }
 }
 
-// Elements of any type: `columns` of them per thread at a time.
-template <class A>
-__global__ void sum_rows(const __grid_constant__ Gather g, Lists l) {
+// Calls done(element of the table, sum) for each element of the rows that occur. Elements of any type:
+// `columns` of them per thread at a time.
+template <class A, class Done>
+__device__ void each_sum(const Gather& g, const Lists& l, Done done) {
   constexpr int columns = 4;
   const int occur = *l.occur;
   for (int at = blockIdx.x; at < occur; at += gridDim.x) {
@@ -109,10 +112,29 @@ __global__ void sum_rows(const __grid_constant__ Gather g, Lists l) {
         });
         for (int c = 0; c < columns; ++c) {
           const int64_t k = left + c * threads + threadIdx.x;
-          if (k < g.inner) store(g.table, (o * g.extent + row) * g.inner + k, sums[c]);
+          if (k < g.inner) done((o * g.extent + row) * g.inner + k, sums[c]);
         }
       }
   }
+}
+
+template <class A>
+__global__ void sum_rows(const __grid_constant__ Gather g, Lists l) {
+  each_sum<A>(g, l, [&](int64_t at, A sum) { store(g.table, at, sum); });
+}
+
+template <class A>
+__global__ void update_rows(const __grid_constant__ RowsUpdate u, Lists l) {
+  const ir::Rates<A> rates = rates_of<A>(u, u.table);
+  const Array w = array_of(u.table, Update::new_w), m = array_of(u.table, Update::new_m),
+              v = array_of(u.table, Update::new_v);
+  each_sum<A>(u.read, l, [&](int64_t at, A sum) {
+    A state[3] = {load<A>(w, at), m.data ? load<A>(m, at) : A(0), v.data ? load<A>(v, at) : A(0)};
+    apply(u.rule, rates, sum, state);
+    store(w, at, state[0]);
+    if (m.data) store(m, at, state[1]);
+    if (v.data) store(v, at, state[2]);
+  });
 }
 
 // Vectors: a block has as many slices as rows of `vectors` fit into it. Each slice adds every n-th index for
@@ -172,6 +194,15 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
+// Lists the rows that occur. Returns the number of blocks that take one each.
+unsigned list_rows(const Gather& g, const Lists& l, void* scratch, cudaStream_t stream) {
+  cudaMemsetAsync(scratch, 0, static_cast<size_t>(zeroed(g)), stream);
+  launch(count_rows, blocks_for(g.indices), stream, g, l);
+  launch(place_rows, blocks_for(g.extent), stream, g, l);
+  launch(fill_lists, blocks_for(g.indices), stream, g, l);
+  return blocks_for(g.indices < g.extent ? g.indices : g.extent, 1);
+}
+
 bool sums_vectors(const Gather& g, const Lists& l, unsigned blocks, cudaStream_t stream) {
   const Type type = g.table.type;
   if (!is_fast(type) || g.out.type != type || !aligned(g.out) || !aligned(g.table) ||
@@ -196,14 +227,24 @@ void launch_gather_grad(const Gather& g, int64_t bytes, void* scratch, bool wide
   cudaMemsetAsync(g.table.data, 0, static_cast<size_t>(bytes), of(stream));
   if (g.indices == 0 || g.extent == 0) return;
   const Lists l = lists_of(g, scratch);
-  cudaMemsetAsync(scratch, 0, static_cast<size_t>(zeroed(g)), of(stream));
-  launch(count_rows, blocks_for(g.indices), of(stream), g, l);
-  launch(place_rows, blocks_for(g.extent), of(stream), g, l);
-  launch(fill_lists, blocks_for(g.indices), of(stream), g, l);
-  const int64_t most = g.indices < g.extent ? g.indices : g.extent;
-  const unsigned blocks = blocks_for(most, 1);
+  const unsigned blocks = list_rows(g, l, scratch, of(stream));
   if (!wide && sums_vectors(g, l, blocks, of(stream))) return;
   launch(wide ? sum_rows<double> : sum_rows<float>, blocks, of(stream), g, l);
+}
+
+void launch_update_rows(const RowsUpdate& u, void* scratch, bool wide, Stream stream) {
+  const Gather& g = u.read;
+  for (const auto& [from, to] : {std::pair(Update::w, Update::new_w), std::pair(Update::m, Update::new_m),
+                                 std::pair(Update::v, Update::new_v)}) {
+    const int64_t bytes = g.extent * g.inner * size_of(static_cast<Type>(u.table.type[to]));
+    if (bytes > 0 && u.table.data[to] && u.table.data[from] != u.table.data[to])
+      cudaMemcpyAsync(u.table.data[to], u.table.data[from], static_cast<size_t>(bytes),
+                      cudaMemcpyDefault, of(stream));
+  }
+  if (g.indices == 0 || g.extent == 0 || g.inner == 0) return;
+  const Lists l = lists_of(g, scratch);
+  const unsigned blocks = list_rows(g, l, scratch, of(stream));
+  launch(wide ? update_rows<double> : update_rows<float>, blocks, of(stream), u, l);
 }
 
 }  // namespace boxcar::backends::cuda
