@@ -7,6 +7,7 @@
 #include "ir/ops/optimizers.h"
 #include "planner/estimate/layout_request.h"
 #include "planner/sharding.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::cli {
@@ -62,6 +63,17 @@ bool uses(const planner::Job& job, const char* number) {
 }
 bool clips(const planner::Job& job) { return job.train.clip_norm == 0 || !job.train.off.contains("clip"); }
 bool keeps_moments(const planner::Job& job) { return ir::chooses_moments(job.train); }
+// Without the flag true: it asks the model's graph.
+bool has_table(const planner::Job& job) {
+  if (!job.train.sparse_tables) return true;
+  const ir::Graph graph = ir::models::build(job.model, std::max<int64_t>(1, job.global_batch));
+  const auto readers = ir::consumers(graph);
+  return std::any_of(graph.ops.begin(), graph.ops.end(), [&](const ir::Op& op) {
+    if (!op.is(ir::OpKind::parameter)) return false;
+    const auto& all = at(readers, op.outputs[0]);
+    return all.size() == 1 && at(graph.ops, all[0]).type == "embedding";
+  });
+}
 bool uses_momentum(const planner::Job& job) { return uses(job, "momentum"); }
 bool uses_beta1(const planner::Job& job) { return uses(job, "beta1"); }
 bool uses_beta2(const planner::Job& job) { return uses(job, "beta2"); }
@@ -90,6 +102,7 @@ constexpr Effect effects[] = {
     {"train.gradients", is_mixed, "precision is fp16, bf16 or fp8"},
     {"train.grad_reduction", is_mixed, "precision is fp16, bf16 or fp8"},
     {"train.moments", keeps_moments, "the optimizer keeps moments and precision is not fp64"},
+    {"train.sparse_tables", has_table, "the model has a table that one embedding alone reads"},
     {"train.logits", is_mixed, "precision is fp16, bf16 or fp8"},
     {"model.gelu", has_gelu, "mlp is gelu"},
     {"model.rotary_base", has_rotary, "position is rotary"},

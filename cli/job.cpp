@@ -532,7 +532,8 @@ std::map<std::string, std::string> labels_of(const Request& request) {
        {"model.qkv_bias", "model.qk_norm", "model.attention_window", "model.full_attention_every",
         "model.shared_experts", "model.dense_layers", "model.weigh_inside", "model.norm_epsilon",
         "model.rotary_base", "model.q_lora_rank", "model.kv_lora_rank", "model.qk_nope_head_dim",
-        "model.qk_rope_head_dim", "model.v_head_dim", "parallel.recompute_modules", "train.moments"})
+        "model.qk_rope_head_dim", "model.v_head_dim", "parallel.recompute_modules", "train.moments",
+        "train.sparse_tables"})
     if (labels.contains(rare) && labels[rare] == get(key_at(rare), Request())) labels.erase(rare);
   const auto* transformer = request.job.model.transformer();
   if (transformer && (ir::models::is_latent(*transformer) ||

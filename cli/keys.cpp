@@ -309,6 +309,8 @@ std::vector<Key> make_keys() {
   k.push_back(entry("train", "optimizer", TRAIN(optimizer), 0, 0, "optimizer"));
   k.push_back(entry("train", "fused_optimizer", PARALLEL(fused_optimizer), 0, 1,
                     "one act updates all tensors of a device and writes their 16-bit copies"));
+  k.push_back(entry("train", "sparse_tables", TRAIN(sparse_tables), 0, 1,
+                    "a step updates only the rows that it read of a look-up table"));
   k.push_back(entry("train", "clip_norm", TRAIN(clip_norm), 0, million,
                     "gradients clipped to this global norm, 0: not"));
   k.push_back(entry("train", "learning_rate", TRAIN(learning_rate), 0, million, "learning rate"));

@@ -14,6 +14,7 @@ namespace boxcar::ir {
 // has no gradient.
 struct Gradient {
   TensorId parameter = -1, gradient = -1;
+  TensorId indices = -1;  // after the pass sparse_tables: the rows of a table that `gradient` has; -1: all
 };
 std::vector<Gradient> differentiate(Graph& graph, TensorId loss);
 bool has_gradient(std::string_view op);  // whether `op` has a gradient rule

@@ -13,6 +13,7 @@
 #include <unordered_set>
 
 #include "ir/op.h"
+#include "ir/ops/optimizers.h"
 #include "planner/key_writer.h"
 #include "planner/reduced_gradients.h"
 #include "sbp/at.h"
@@ -52,6 +53,7 @@ struct Call {
   std::vector<std::vector<NdSbp>> made;  // of the inputs: layouts they were boxed to earlier in this pass
   std::vector<bool> held;                // inputs that are read unchanged, or a slice of them
   std::vector<PartialSbp> pins;          // of the outputs
+  bool in_place = false;                 // whether the outputs are made as they are pinned: they overwrite
 };
 
 bool same_kind(Sbp a, Sbp b) { return a.kind == b.kind && a.axis == b.axis && a.reduction == b.reduction; }
@@ -136,6 +138,7 @@ struct Chooser {
     for (size_t o = 0; o < signature.outputs.size(); ++o) {
       const Sbp got = with_inner(signature.outputs[o], order);
       split += got.is_split();
+      if (call.in_place && got != call.pins[o][d].value_or(got)) return never;
       if (const auto& pin = call.pins[o][d])
         bytes += transition_bytes(got, *pin, static_cast<double>(local_outputs[o].bytes()), parts);
     }
@@ -321,6 +324,7 @@ Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const s
              const Made& made, const Mesh& mesh) {
   Call call;
   call.op = &op;
+  call.in_place = ir::updates_rows(op.type);
   call.inputs.reserve(op.inputs.size());
   call.made.reserve(op.inputs.size());
   call.current.reserve(op.inputs.size());
@@ -331,7 +335,8 @@ Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const s
     call.inputs.push_back(graph.tensor(t).type);
     call.made.push_back(at(at(made, t), op.phase));
     call.current.push_back(state ? *used : at(stored, t));
-    call.held.push_back(state || op.is(ir::OpKind::accumulate) ||  // sums of partial values stay partial
+    call.held.push_back(state || (used && call.in_place) ||
+                        op.is(ir::OpKind::accumulate) ||  // sums of partial values stay partial
                         is_cast_for_reduction(graph, op) || (pins.queries_stay && is_queries(op, i)));
   }
   for (ir::TensorId t : op.outputs) {

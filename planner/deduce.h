@@ -4,7 +4,8 @@
 // fewest bytes, including the boxing of its inputs from their layouts and of its outputs to their pins. Ties
 // go to fewer boxed inputs, then to fewer partial inputs, then to more split outputs, then to the registry's
 // order. (Paper, section 3.1; Table 2 gives the bytes.) If these choices together are not legal
-// (op_layout.h), the legal combination that moves the fewest bytes in total replaces them.
+// (op_layout.h), the legal combination that moves the fewest bytes in total replaces them. An update of a
+// table's rows overwrites the table, so it takes the table's layout however small the table is.
 //
 //   matmul(x: B, w: S(1) pinned)  -> B, S(1) -> S(1)      nothing moves
 //   matmul(y: S(2), v: S(0) pinned) -> S(2), S(0) -> P    the output is pinned to B: an all-reduce follows

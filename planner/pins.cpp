@@ -313,7 +313,8 @@ void pin_updates(Context& c) {
     const StateLayout layout = state_layout(c, op.inputs[0]);
     pin_state(c, update.state, layout, c.sharding.states);
     pin_state(c, update.next, layout, c.sharding.states);
-    if (!ir::is_of_moment(c.graph, update)) pin_gradient(c, op.inputs[1], layout);
+    if (const ir::TensorId gradient = gradient_of(c.graph, update); gradient >= 0)
+      pin_gradient(c, gradient, layout);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/derived_name.h"
+#include "ir/ops/optimizers.h"
 #include "planner/sharding.h"
 #include "sbp/at.h"
 
@@ -25,7 +26,8 @@ class Caster {
 
   void run() {
     std::set<TensorId> gradients;
-    for (const ir::Update& update : graph_.updates) gradients.insert(producer(update.next).inputs[1]);
+    for (const ir::Update& update : graph_.updates)
+      if (const TensorId gradient = gradient_of(graph_, update); gradient >= 0) gradients.insert(gradient);
     const size_t passes = end_of_passes();
     behind_.resize(graph_.ops.size());
     for (TensorId gradient : gradients) {
@@ -140,6 +142,11 @@ ir::TensorId before_reduction(const ir::Graph& graph, ir::TensorId gradient) {
   const ir::Tensor& tensor = graph.tensor(gradient);
   const ir::Op& op = at(graph.ops, tensor.producer);
   return op.is(ir::OpKind::cast) && tensor.role == ir::Role::gradient ? op.inputs[0] : gradient;
+}
+
+ir::TensorId gradient_of(const ir::Graph& graph, const ir::Update& update) {
+  const ir::Op& op = at(graph.ops, graph.tensor(update.next).producer);
+  return ir::is_of_moment(graph, update) || ir::updates_rows(op.type) ? -1 : op.inputs[1];
 }
 
 }  // namespace boxcar::planner

@@ -23,4 +23,8 @@ bool is_cast_for_reduction(const ir::Graph& graph, const ir::Op& op);
 // The gradient before such a cast, of either kind; `gradient` itself if there is none.
 ir::TensorId before_reduction(const ir::Graph& graph, ir::TensorId gradient);
 
+// The gradient that an update of a weight reads, of the weight's shape; -1 of an update of moments, and of
+// one that reads only rows (ir/passes/sparse_tables.cpp).
+ir::TensorId gradient_of(const ir::Graph& graph, const ir::Update& update);
+
 }  // namespace boxcar::planner

@@ -261,6 +261,11 @@ void check_passes(const Job& job) {
     refuse("accumulate", fmt::format("adds up the gradients of {} micro-batches", job.train.micro_batches));
 }
 
+void check_sparse_tables(const Job& job) {
+  const std::string why = job.train.sparse_tables ? ir::why_not_sparse(job.train) : "";
+  require(why.empty(), "train.sparse_tables", why);
+}
+
 void check_stage_order(const Hints& h) {
   require(is_stage_order(h), "parallel.stage_order",
           fmt::format("{} is no order of the {} stages (give each of 0 to {} once)",
@@ -290,6 +295,7 @@ ResolvedJob resolve(Job job) {
   check_recomputation(job);
   check_stage_order(job.parallel);
   check_passes(job);
+  check_sparse_tables(job);
   return ResolvedJob(std::move(job));
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ir/derived_name.h"
+#include "planner/reduced_gradients.h"
 #include "sbp/at.h"
 
 namespace boxcar::planner {
@@ -71,8 +72,8 @@ const ir::Op& producer(const ir::Graph& graph, ir::TensorId t) {
 std::map<std::string, ir::TensorId> gradients_by_parameter(const ir::Graph& graph) {
   std::map<std::string, ir::TensorId> gradients;
   for (const ir::Update& update : graph.updates)
-    if (!ir::is_of_moment(graph, update))
-      gradients[graph.tensor(update.state).name] = producer(graph, update.next).inputs[1];
+    if (const ir::TensorId gradient = gradient_of(graph, update); gradient >= 0)
+      gradients[graph.tensor(update.state).name] = gradient;
   return gradients;
 }
 

@@ -18,7 +18,8 @@ class Accumulator {
  public:
   explicit Accumulator(Step& step)
       : step_(step), states_(states(step)), ops_(step.graph.ops), rewrite_(step.graph) {
-    for (size_t i = 0; i < step.gradients.size(); ++i) plan(i);
+    for (size_t i = 0; i < step.gradients.size(); ++i)
+      if (step.gradients[i].indices < 0) plan(i);
     for (size_t i = 0; i < step.gradients.size(); ++i)
       if (tables_.contains(i)) table_names_.insert(original(states_[i]));
   }

@@ -1,5 +1,6 @@
-// One update op per parameter: state before, gradient, factor -> state after. With a trust ratio the norms of
-// all matrices come first, so that they can be summed over devices together.
+// One update op per parameter: state before, gradient, factor -> state after; for a sparse table one of the
+// rows that were read. With a trust ratio the norms of all matrices come first, so that they can be summed
+// over devices together.
 #include <utility>
 
 #include "ir/derived_name.h"
@@ -42,7 +43,8 @@ struct Pending {
   const OptimizerRow& row;
   Op like;                         // the parameter's, in the update phase
   Attrs attrs;                     // of the norms and, with lr, of the update
-  std::vector<TensorId> operands;  // w, g, the moments; then the norms
+  std::vector<TensorId> operands;  // w, g, the moments; then the norms, or the indices of rows
+  std::string type = row.name;     // of the update
 };
 
 // Adds the moments, and the norms of a row with a trust ratio.
@@ -58,6 +60,11 @@ Pending prepare(const Step& step, Rewriter& rewrite, const Gradient& gradient, O
                                               {type.shape, moment_type(step.options, type.dtype)},
                                               Role::optimizer, {}, like));
     if (!like.replica_of.empty()) rewrite.new_ops().back().replica_of = like.replica_of + end;
+  }
+  if (gradient.indices >= 0) {
+    one.type = rows_op(row);
+    one.attrs["rows"] = type.shape[0];
+    one.operands.push_back(gradient.indices);
   }
   if (!row.has_trust()) return one;
   std::vector<TensorId> measured = one.operands;
@@ -79,7 +86,7 @@ void update(const Step& step, Rewriter& rewrite, Pending one) {
   if (step.scale >= 0) one.operands.push_back(step.scale);
   if (step.finite >= 0) one.operands.push_back(step.finite);
   const auto next =
-      rewrite.add({one.row.name, one.operands, one.attrs, one.like.name + ".update", names}, one.like);
+      rewrite.add({one.type, one.operands, one.attrs, one.like.name + ".update", names}, one.like);
   for (size_t i = 0; i < state.size(); ++i) {
     graph.tensor(next[i]).role = graph.tensor(state[i]).role;
     graph.updates.push_back({state[i], next[i]});

@@ -29,6 +29,7 @@ void mixed_precision(Step& step);
 void differentiate_loss(Step& step);
 void recompute(Step& step);
 void fuse_products(Step& step);
+void sparse_tables(Step& step);
 void accumulate(Step& step);
 void clip(Step& step);
 void optimize(Step& step);

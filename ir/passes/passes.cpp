@@ -27,6 +27,7 @@ constexpr Pass passes[] = {{"double_precision", double_precision},
                            {"differentiate", differentiate_loss},
                            {"recompute", recompute},
                            {"fuse_products", fuse_products},
+                           {"sparse_tables", sparse_tables},
                            {"accumulate", accumulate},
                            {"clip", clip},
                            {"optimize", optimize}};
@@ -58,6 +59,7 @@ void Step::finish(Rewriter& rewrite) {
   for (Gradient& gradient : gradients) {
     follow(gradient.parameter);
     follow(gradient.gradient);
+    follow(gradient.indices);
   }
 }
 

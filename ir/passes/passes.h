@@ -63,6 +63,7 @@ struct TrainOptions {
   Gradients gradients = Gradients::float32;
   Moments moments = Moments::float32;  // in double precision all are float64
   bool half_logits = false;            // with mixed precision: the loss reads logits in 16 bits
+  bool sparse_tables = false;          // only the rows that a step reads of a look-up table are updated
   double clip_norm = 1.0;              // 0: no clipping
   double learning_rate = 1e-4;
   double weight_decay = 0;  // only of matrices: biases and the weights of norms do not decay
@@ -81,6 +82,9 @@ bool chooses_moments(const TrainOptions& options);
 // Takes an optimizer with the numbers of its row, as far as options have fields of their names.
 void set_optimizer(TrainOptions& options, Optimizer optimizer);
 
+// Why sparse_tables cannot be, and what to do; empty if it can.
+std::string why_not_sparse(const TrainOptions& options);
+
 // Number of a (virtual) stage's layers that `recompute` applies to.
 int recomputed_layers(const TrainOptions& options, size_t stage, int layers);
 
@@ -92,6 +96,7 @@ int recomputed_layers(const TrainOptions& options, size_t stage, int layers);
 //   mixed_precision   16-bit compute, master weights, loss scale (fp16) and reductions in float32
 //   differentiate     backward ops;  recompute: forward ops run again before the backward ops that need them
 //   fuse_products     with epilogues: biases and their gradients into products
+//   sparse_tables     with sparse_tables: gradients of look-up tables as the rows that were read
 //   accumulate        "accumulate" ops: gradients over micro-batches, with mixed precision in the types
 //                     of options.gradients
 //   clip              global norm over all gradients, one scale; without it the loss is not scaled either
@@ -116,6 +121,10 @@ int recomputed_layers(const TrainOptions& options, size_t stage, int layers);
 //
 //   %w.norms = lamb_norms(%w, %w.grad.sum, %w.m, %w.v, %grad_scale)    of all matrices, before the updates
 //   %w.next, %w.m.next, %w.v.next = lamb(%w, %w.grad.sum, %w.m, %w.v, %w.norms, %grad_scale, %grads_finite)
+//
+// With sparse_tables, for a table that one op looks up (%y = embedding(%w, %indices)):
+//
+//   %w.next, %w.m.next, %w.v.next = adam_rows(%w, %y.grad, %w.m, %w.v, %indices)    no %w.grad
 //
 // The gradients start from the constant "loss.grad" = loss_scale / micro_batches, so sums are of the mean
 // loss. fp32 with one micro-batch has no accumulate. A parameter's layer is that of its first use.

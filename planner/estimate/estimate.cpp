@@ -479,7 +479,8 @@ const Measuring::Probe& Measuring::probe_of(CostKey key) {
   if (ir::models::first_layers(job_.model) > 0)
     for (const int kind : std::vector<int>(stages)) stages.push_back(kind);
   if (differ) stages.assign(static_cast<size_t>(job_.model.layers()), 1);
-  const planner::ResolvedJob small = probe_job(job_, key, stages, differ ? 1 : 2);
+  const int micro_batches = differ || job_.train.sparse_tables ? 1 : 2;
+  const planner::ResolvedJob small = probe_job(job_, key, stages, micro_batches);
   planner::Choose choose;
   if (needs_layouts(small)) choose = chooser(small, {.enough = 0.01}, nullptr);
   const planner::LaidOut laid = graphs_->lay_out(small, choose);

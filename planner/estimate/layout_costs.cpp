@@ -210,9 +210,10 @@ double LayoutCosts::collective(const sbp::MeshStep& step, int64_t bytes, double 
   return share * sim::seconds_beside(cluster_, alone, devices_on_node_);
 }
 
-double LayoutCosts::kernel(const std::string& op, const ir::Types& inputs, const ir::Types& outputs) const {
+double LayoutCosts::kernel(const std::string& op, const ir::Types& inputs, const ir::Types& outputs,
+                           const ir::Attrs& attrs) const {
   const ir::OpDef& def = ir::op(op);
-  return sim::kernel_seconds(cluster_.device, def, inputs, outputs, def.attrs);
+  return sim::kernel_seconds(cluster_.device, def, inputs, outputs, ir::complete(def, attrs));
 }
 
 ir::TensorType LayoutCosts::local(const ir::TensorType& type, const NdSbp& layout) const {

@@ -54,7 +54,8 @@ class LayoutCosts {
   Boxing boxing_in_bucket(const ir::TensorType& type, const sbp::NdSbp& from, const sbp::NdSbp& to,
                           double bucket);
   // Seconds of an op on local types; it need not be in the graph: an update, a cast.
-  double kernel(const std::string& op, const ir::Types& inputs, const ir::Types& outputs) const;
+  double kernel(const std::string& op, const ir::Types& inputs, const ir::Types& outputs,
+                const ir::Attrs& attrs = {}) const;
 
   // Bytes on the device that holds the most.
   int64_t bytes(const ir::TensorType& type, const sbp::NdSbp& layout) const;

@@ -88,10 +88,15 @@ void LayoutGraph::find_states() {
     const TensorId master = by.inputs[0];
     if (at(state_of_, master) < 0) {
       at(state_of_, master) = static_cast<int>(all_states_.size());
-      all_states_.push_back({master, {}, {}, {}, {}, {}, op(tensor(master).producer).layer});
-      for (TensorId t : summed_in_passes(by.inputs[1])) {
-        at(gradient_of_, t) = at(state_of_, master);
-        all_states_.back().gradients.push_back(t);
+      all_states_.push_back({master, {}, {}, {}, {}, -1, {}, op(tensor(master).producer).layer});
+      if (const TensorId gradient = planner::gradient_of(graph_, update); gradient >= 0) {
+        for (TensorId t : summed_in_passes(gradient)) {
+          at(gradient_of_, t) = at(state_of_, master);
+          all_states_.back().gradients.push_back(t);
+        }
+      } else {
+        all_states_.back().rows = by.inputs[1];
+        rows_of_[by.inputs[1]].push_back(at(state_of_, master));
       }
     }
     at(state_of_, update.state) = at(state_of_, master);
@@ -100,7 +105,7 @@ void LayoutGraph::find_states() {
   for (OpId o = 0; o < static_cast<OpId>(graph_.ops.size()); ++o) {
     if (op(o).is(ir::OpKind::parameter) && at(state_of_, op(o).outputs[0]) < 0) {
       at(state_of_, op(o).outputs[0]) = static_cast<int>(all_states_.size());
-      all_states_.push_back({op(o).outputs[0], {}, {op(o).outputs[0]}, {}, {}, {}, op(o).layer});
+      all_states_.push_back({op(o).outputs[0], {}, {op(o).outputs[0]}, {}, {}, -1, {}, op(o).layer});
     }
     if (!ir::has_op(op(o).type) || op(o).phase != ir::Phase::update) continue;
     int state = -1;
@@ -207,6 +212,7 @@ void LayoutGraph::find_crossings() {
     for (TensorId t : state.kept)
       for (OpId o : at(readers_, t)) touched.insert(layer_of(o));
     for (TensorId t : state.gradients) touched.insert(layer_of(tensor(t).producer));
+    if (state.rows >= 0) touched.insert(layer_of(tensor(state.rows).producer));
     if (touched.size() > 1)
       for (int layer : touched) at(far_, layer) = true;
   }
@@ -232,7 +238,7 @@ void LayoutGraph::find_layouts() {
     if (const auto pin = space_.pins.find(state.master); pin != space_.pins.end()) all = {pin->second};
     for (const NdSbp& layout : all)
       state.stored.push_back(
-          sharding_.states && !state.gradients.empty()
+          sharding_.states && state.trained()
               ? planner::sharded(tensor(state.master).type.shape, layout, mesh_, at(kinds, state.master))
               : layout);
   }
@@ -275,6 +281,12 @@ void LayoutGraph::add_known(TensorId t, std::vector<NdSbp>& all) const {
   const auto known = static_cast<size_t>(t);
   if (space_.as && known < space_.as->tensors.size() && !space_.as->tensors[known].empty())
     add_once(all, space_.as->tensors[known]);
+}
+
+const std::vector<int>& LayoutGraph::tables_of(TensorId rows) const {
+  static const std::vector<int> none;
+  const auto found = rows_of_.find(rows);
+  return found == rows_of_.end() ? none : found->second;
 }
 
 bool LayoutGraph::is_kept(TensorId t) const { return at(state_of_, t) < 0 && !at(layouts_, t).empty(); }
@@ -374,8 +386,11 @@ std::string LayoutGraph::key(size_t layer) const {
       key.type(tensor(t).type);
       add_crossing(t);
       key.raw(at(readers_, t).size());
-      const int state = at(gradient_of_, t);
-      key.raw(state < 0 ? size_t{0} : 1 + met.try_emplace(-1 - state, met.size()).first->second);
+      const auto add_gradient = [&](int state) {
+        key.raw(state < 0 ? size_t{0} : 1 + met.try_emplace(-1 - state, met.size()).first->second);
+      };
+      add_gradient(at(gradient_of_, t));
+      for (const int state : tables_of(t)) add_gradient(state);
     }
   }
   return key.take();

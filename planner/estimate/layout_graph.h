@@ -95,8 +95,11 @@ class LayoutGraph {
     std::vector<ir::OpId> updates;         // ops that update it or follow from it
     std::vector<ir::TensorId> kept, read;  // tensors that are kept; tensors that passes read
     std::vector<ir::TensorId> gradients;   // summed over the micro-batches
+    ir::TensorId rows = -1;                // of a sparse table: the gradients of the rows that were read
     std::vector<sbp::NdSbp> stored;        // by layout in which it is read: its stored layout
     int layer = 0;
+
+    bool trained() const { return !gradients.empty() || rows >= 0; }
   };
   using Kind = LayoutPart::Item::Kind;
   using Item = LayoutPart::Item;
@@ -118,6 +121,7 @@ class LayoutGraph {
   void add_known(ir::TensorId t, std::vector<sbp::NdSbp>& all) const;
   std::vector<sbp::NdSbp> shared(ir::TensorId t, int phase, int layer) const;
   bool may_keep(const sbp::NdSbp& layout) const;
+  const std::vector<int>& tables_of(ir::TensorId rows) const;  // the states of rows_of_
   bool is_kept(ir::TensorId t) const;
   bool has_copy(ir::TensorId t, ir::OpId reader) const;
   double bucket() const;
@@ -126,6 +130,7 @@ class LayoutGraph {
   Cost state_cost(const State& state, size_t choice) const;
   void add_op_edges(LayoutPart& part, ir::OpId o) const;
   void add_gradient_edges(LayoutPart& part, ir::OpId o) const;
+  void add_row_edges(LayoutPart& part, ir::OpId o) const;
 
   const ir::Graph& graph_;
   const planner::Hints& hints_;
@@ -140,12 +145,13 @@ class LayoutGraph {
   std::vector<std::vector<const OpChoice*>> choices_;  // by op
   std::vector<State> all_states_;
   std::vector<std::pair<ir::TensorId, ir::TensorId>> replicas_;  // states, and replicas on another stage
-  std::vector<int> state_of_;                      // by tensor: the state that it is or derives from; -1
-  std::vector<int> gradient_of_;                   // by tensor: the state whose summed gradient it is; -1
-  std::map<ir::TensorId, ir::TensorId> cast_;      // by summed gradient: the tensor that is reduced for it
-  std::vector<std::vector<sbp::NdSbp>> layouts_;   // by tensor with a node
-  std::vector<std::vector<ir::TensorId>> common_;  // by layer + 1
-  std::vector<bool> far_;                          // by layer + 1: has other shared tensors
+  std::vector<int> state_of_;                         // by tensor: the state that it is or derives from; -1
+  std::vector<int> gradient_of_;                      // by tensor: the state whose summed gradient it is; -1
+  std::map<ir::TensorId, std::vector<int>> rows_of_;  // by gradient of rows: the states of its tables
+  std::map<ir::TensorId, ir::TensorId> cast_;         // by summed gradient: the tensor that is reduced for it
+  std::vector<std::vector<sbp::NdSbp>> layouts_;      // by tensor with a node
+  std::vector<std::vector<ir::TensorId>> common_;     // by layer + 1
+  std::vector<bool> far_;                             // by layer + 1: has other shared tensors
 };
 
 }  // namespace boxcar::search

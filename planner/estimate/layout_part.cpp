@@ -20,6 +20,19 @@ bool can_read(const NdSbp& state, const NdSbp& wanted) {
   return true;
 }
 
+// The layout in which the update of a table takes the gradients of its rows.
+NdSbp read_with(const NdSbp& table, const ir::TensorType& rows) {
+  NdSbp layout = table;
+  for (sbp::Sbp& s : layout) {
+    const bool by_width = s.is_split() && s.axis == 1;
+    if (by_width)
+      s.axis = static_cast<int8_t>(rows.shape.size() - 1);
+    else
+      s = sbp::Sbp::B();
+  }
+  return layout;
+}
+
 constexpr Cost forbidden() {
   Cost cost{};
   cost[0] = infinity;
@@ -44,6 +57,7 @@ LayoutPart LayoutGraph::items(const std::vector<OpId>& ops) const {
     for (TensorId t : op(o).outputs) {
       if (is_kept(t)) add({Kind::kept, t, -1, 0});
       if (at(gradient_of_, t) >= 0) add_state(at(gradient_of_, t));
+      for (const int state : tables_of(t)) add_state(state);
     }
   }
   return part;
@@ -111,12 +125,16 @@ Cost LayoutGraph::state_cost(const State& state, size_t choice) const {
   Cost cost{};
   const auto local = [&](const std::vector<TensorId>& tensors) {
     ir::Types types;
-    for (TensorId t : tensors)
-      types.push_back(tensor(t).type.shape == shape ? costs_.local(tensor(t).type, stored) : tensor(t).type);
+    for (TensorId t : tensors) {
+      const ir::TensorType& type = tensor(t).type;
+      types.push_back(t == state.rows       ? costs_.local(type, read_with(stored, type))
+                      : type.shape == shape ? costs_.local(type, stored)
+                                            : type);
+    }
     return types;
   };
   for (OpId o : state.updates)
-    cost[kernels] += costs_.kernel(op(o).type, local(op(o).inputs), local(op(o).outputs));
+    cost[kernels] += costs_.kernel(op(o).type, local(op(o).inputs), local(op(o).outputs), op(o).attrs);
   for (TensorId t : state.kept) {
     const bool read = !at(readers_, t).empty();
     const double gathers = !read || used == stored            ? 0
@@ -160,6 +178,7 @@ LayoutPart LayoutGraph::part(const std::vector<OpId>& ops) const {
   for (OpId o : ops) {
     add_op_edges(part, o);
     add_gradient_edges(part, o);
+    add_row_edges(part, o);
   }
   for (const auto& [state, replica] : replicas_) {  // equal layouts, because their gradients are summed
     const auto a = part.node.find({Kind::state, state, -1, 0}),
@@ -272,6 +291,33 @@ void LayoutGraph::add_gradient_edges(LayoutPart& part, OpId o) const {
         early.costs.push_back(sharded ? Cost{} : forbidden());
       }
     part.problem.edges.push_back(std::move(early));
+  }
+}
+
+// Edges from gradients of rows to the states of their tables.
+void LayoutGraph::add_row_edges(LayoutPart& part, OpId o) const {
+  for (size_t i = 0; i < op(o).outputs.size(); ++i) {
+    const TensorId t = op(o).outputs[i];
+    for (const int table : tables_of(t)) {
+      const State& state = at(all_states_, table);
+      const Item made{Kind::op, o, -1, 0}, kept{Kind::kept, t, -1, 0};
+      Assignment::Edge edge{
+          part.node.at(is_kept(t) ? kept : made), part.node.at({Kind::state, state.master, -1, 0}), {}};
+      const auto add = [&](const NdSbp& from) {
+        for (const NdSbp& stored : state.stored) {
+          const Boxing boxing = costs_.boxing(tensor(t).type, from, read_with(stored, tensor(t).type));
+          Cost cost{};
+          cost[kernels] = boxing.compute;
+          cost[collectives] = boxing.communication;
+          edge.costs.push_back(cost);
+        }
+      };
+      if (is_kept(t))
+        for (const NdSbp& from : at(layouts_, t)) add(from);
+      else
+        for (const OpChoice* choice : at(choices_, o)) add(choice->layout.outputs[i]);
+      part.problem.edges.push_back(std::move(edge));
+    }
   }
 }
 

@@ -180,6 +180,7 @@ std::vector<Rule> schedule_rules(const Job& job, const Fixed&) {
 }
 
 std::vector<Rule> replica_rules(const Job& job, const Fixed&) {
+  const bool once = job.train.sparse_tables;  // one micro-batch
   return {{{"tp", "cp", "pp", "dp"},
            {fact("gpus", job.gpus)},
            "dp x tp x pp x context_parallel has to be gpus",
@@ -189,9 +190,11 @@ std::vector<Rule> replica_rules(const Job& job, const Fixed&) {
            }},
           {{"dp", "micro_batch"},
            {fact("global_batch", job.global_batch)},
-           "dp x micro_batch has to divide global_batch",
-           [batch = job.global_batch](const Job& j) {
-             return batch % (int64_t{j.parallel.dp} * j.parallel.micro_batch) == 0;
+           once ? "dp x micro_batch has to be global_batch with sparse_tables"
+                : "dp x micro_batch has to divide global_batch",
+           [once, batch = job.global_batch](const Job& j) {
+             const int64_t samples = int64_t{j.parallel.dp} * j.parallel.micro_batch;
+             return once ? samples == batch : batch % samples == 0;
            }}};
 }
 

@@ -61,9 +61,10 @@ TEST_F(Train, GoesOnWithOtherModels) {
                      "--image=32",     "--vocab=5",   "--global-batch=4"},
       graph{std::string("--graph=") + BOXCAR_SOURCE_DIR "/docs/examples/mlp.txt", "--global-batch=8"};
   const Words sizes{"--layers=2", "--hidden=16", "--heads=2", "--seq=16", "--vocab=32", "--global-batch=4"};
-  Words bert{"--model=bert", "--masked=3"}, t5{"--model=t5", "--decoder-seq=6"};
-  for (Words* encoder : {&bert, &t5}) encoder->insert(encoder->end(), sizes.begin(), sizes.end());
-  for (const Words& model : {images, graph, bert, t5}) {
+  Words bert{"--model=bert", "--masked=3"}, t5{"--model=t5", "--decoder-seq=6"},
+      sparse{"--model=llama", "--sparse-tables", "--clip-norm=0", "--precision=fp32", "--micro-batch=2"};
+  for (Words* with : {&bert, &t5, &sparse}) with->insert(with->end(), sizes.begin(), sizes.end());
+  for (const Words& model : {images, graph, bert, t5, sparse}) {
     const std::string whole = path("whole"), halves = path("halves");
     const auto run = [&](const std::string& folder, const Words& more) {
       Words words{"train", "--data=random", "--json", "--steps=4", "--dp=2", "--checkpoint-dir=" + folder};

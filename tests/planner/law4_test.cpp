@@ -206,6 +206,18 @@ const NamedChange run_layouts[] = {
      [](Job& j) {
        j.parallel.dp = j.parallel.pp = 2, j.parallel.zero = 1, j.train.moments = ir::Moments::bf16;
      }},
+    {"sparse_tables",
+     [](Job& j) {
+       llama(j), j.parallel.dp = j.parallel.tp = 2, j.parallel.zero = 1, j.parallel.fused_optimizer = true;
+       j.train.sparse_tables = true, j.train.clip_norm = 0, j.train.weight_decay = 0.1;
+       j.train.precision = ir::Precision::fp32;
+     }},
+    {"sparse_tables_in_bf16",
+     [](Job& j) {
+       llama(j), j.parallel.dp = j.parallel.cp = j.parallel.pp = 2, j.parallel.zero = 3;
+       j.train.sparse_tables = true, j.train.clip_norm = 0, j.train.moments = ir::Moments::bf16;
+       j.train.precision = ir::Precision::bf16;
+     }},
     {"llama_pp",
      [](Job& j) { llama(j), j.parallel.tp = 2, j.parallel.pp = 2, j.parallel.sequence_parallel = true; }},
     {"experts",

@@ -62,6 +62,7 @@ constexpr Needs needs[] = {
     {layouts_dimension, "random", "parallel.zero", "0"},
     {layouts_dimension, "random", "train.epilogues", "false"},
     {layouts_dimension, "random", "train.fused_loss", "false"},
+    {layouts_dimension, "random", "train.sparse_tables", "false"},
 };
 
 std::optional<Refusal> need_of(const RandomJob& job) {

@@ -142,6 +142,8 @@ Words other_plan(const RandomJob& job, std::map<std::string, std::string> others
     others["parallel.dp"] = "2", others["parallel.zero"] = batch % 4 == 0 ? "3" : "1";
   else
     others["parallel.micro_batch"] = std::to_string(batch);
+  if (batch % 2 == 0 && job.value("train.sparse_tables") == "true")  // of one micro-batch only
+    others["parallel.micro_batch"] = std::to_string(batch / 2);
   return flags(job, others, true);
 }
 

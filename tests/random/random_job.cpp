@@ -114,6 +114,7 @@ std::vector<Dimension> make_dimensions() {
       {"train.fused_loss", no_yes},
       {"train.optimizer", {"adam", "sgd", "momentum", "adamw", "adagrad", "lars", "lamb"}},
       {"train.fused_optimizer", no_yes},
+      {"train.sparse_tables", no_yes},
       {"train.clip_norm", {"1", "0", "0.01"}},
       {"train.learning_rate", {"0.01", "0.02"}},
       {"train.weight_decay", {"0", "0.1"}},
