@@ -96,7 +96,7 @@ std::unique_ptr<Kernel> make_update_rows(const Call& call, const Place& place) {
   read.extent = call.inputs[0].shape[0], read.inner = call.inputs[0].shape[1];
   read.indices = call.inputs.back().elements();
   read.offset = ir::attr_int(call.attrs, "offset");
-  return kernel(call, place, scratch_of(read),
+  return kernel(call, place, scratch_of_update(read),
                 [read, wide = any_float64(call), rule = Rule(call, rule_of(call.op))](const Act& act) {
                   const size_t inputs = act.call.inputs.size();
                   const Update all = rule.at(act, inputs);

@@ -122,6 +122,7 @@ struct Large {
   std::vector<ir::Shape> inputs;
   ir::Attrs attrs = {};
   std::vector<ir::Domain> domains = {};
+  int indices = -1;  // the operand that has whole numbers
 };
 
 // More tensors than a kernel takes at once, with empty ones between them.
@@ -138,6 +139,14 @@ Large many_tensors(const char* op, bool norms) {
     large.domains.push_back({0.25, 16, 0.25});
   }
   return large;
+}
+
+// Tables that are large beside the indices, of which some rows are read several times, or two very often.
+void add_tables(std::vector<Large>& cases) {
+  const ir::Domain some{0, 4999, 50}, two{0, 139999, 139999};
+  cases.push_back({"embedding_grad", {{100, 8}, {100}}, {{"rows", int64_t{5000}}}, {{}, some}, 1});
+  cases.push_back({"sgd_rows", {{5000, 8}, {100, 8}, {100}}, {}, {{}, {}, some}, 2});
+  cases.push_back({"sgd_rows", {{140000, 4}, {3000, 4}, {3000}}, {}, {{}, {}, two}, 2});
 }
 
 // Convolutions: many windows, whole and by rows; few windows, several images at a time; padding as wide as
@@ -217,6 +226,7 @@ std::vector<Large> large_cases() {
   cases.push_back(
       {"lamb_norms", {stretches, stretches, stretches, stretches}, {}, {{}, {}, {}, {0.5, 4, 0.5}}});
   add_convolutions(cases);
+  add_tables(cases);
   add_fused(cases);
   return cases;
 }
@@ -401,6 +411,7 @@ void KernelCases::blocks(const std::string& op) {
       sample.inputs.clear();
       for (const ir::Shape& shape : large.inputs) sample.inputs.push_back({shape, dtype});
       if (large.inputs.size() == 6 && size_of(dtype) == 2) sample.inputs[5].dtype = DType::float32;  // sums
+      if (large.indices >= 0) at(sample.inputs, large.indices).dtype = DType::int64;
       check_sample(def, sample);
       if (HasFatalFailure()) return;
     }
@@ -414,6 +425,7 @@ std::vector<std::string> KernelCases::ops() {
 }
 std::vector<std::string> KernelCases::ops_in_blocks() {
   return {"adam_all",
+          "embedding_grad",
           "fused",
           "fused_grad",
           "lamb_all",
@@ -424,7 +436,8 @@ std::vector<std::string> KernelCases::ops_in_blocks() {
           "matmul_bias_gelu",
           "matmul_dgelu",
           "scaled_dot_product_attention",
-          "scaled_dot_product_attention_grad"};
+          "scaled_dot_product_attention_grad",
+          "sgd_rows"};
 }
 
 }  // namespace boxcar::tests

@@ -152,7 +152,7 @@ def tokens(index, extent):
 
 def lists(arguments, grid):
     """Tables' gradients: every row has two indices, and half as many rows occur as there are indices."""
-    occur, _, counts, starts, filled, rows, items = struct.unpack("<7Q", arguments[1])
+    occur, _, counts, starts, filled, rows, items = struct.unpack("<7Q", arguments[1][:56])
 
     def words(address):
         if address == occur:

@@ -1,6 +1,9 @@
 // Gradients of tables by index, and updates of the rows that indices name. Rows that occur are listed, each
 // with its indices in their order, and a block adds up each row. Atomic operations count only whole numbers.
 // They decide the place of a list and the order in which rows are taken, which show in no result.
+//
+// A row has a slot: its number or, for the update of a table that is large beside the indices, a place by its
+// hash, so that neither scratch memory nor time grows with the table.
 #include "backends/cuda/kernels/fast.cuh"
 #include "backends/cuda/kernels/update.cuh"
 #include "backends/cuda/kernels/update_rows.h"
@@ -10,21 +13,52 @@ namespace {
 
 constexpr int sorted = 1024;  // indices of a row that a block puts in order itself
 
-// In scratch memory. counts, starts and filled: by row of the table; rows: those that occur; list: indices,
-// by row.
+// In scratch memory. counts, starts, filled and keys: by slot; taken: slots of the rows that occur; list:
+// indices, by row.
 struct Lists {
   int* occur;  // how many rows
   int* used;   // of the list
-  int *counts, *starts, *filled, *rows, *list;
+  int *counts, *starts, *filled, *taken, *list;
+  int* keys;       // by slot: its row + 1, 0 if it is free; null if a row's slot is its number
+  unsigned slots;  // a power of two if there are keys
+
+  __device__ int row(int slot) const { return keys ? keys[slot] - 1 : slot; }
+  // The slot of a row, which gets one if it has none.
+  __device__ int slot(int row) const {
+    if (!keys) return row;
+    unsigned at = static_cast<unsigned>(row) * 2654435769u;  // 2^32 over the golden ratio
+    at ^= at >> 15;
+    for (;; ++at) {
+      at &= slots - 1;
+      const int before = atomicCAS(keys + at, 0, row + 1);
+      if (before == 0 || before == row + 1) return static_cast<int>(at);
+    }
+  }
 };
-Lists lists_of(const Gather& g, void* scratch) {
+
+// Of an update, at least twice the indices, so that a free slot is near.
+int64_t hashed_slots(const Gather& g) {
+  constexpr int64_t large = 16;  // rows for each slot
+  int64_t slots = 1;
+  while (slots < 2 * g.indices) slots *= 2;
+  return g.extent >= large * slots ? slots : g.extent;
+}
+int64_t zeroed(const Gather& g, int64_t slots) {
+  return (2 + (slots == g.extent ? 2 : 3) * slots) * static_cast<int64_t>(sizeof(int));
+}
+int64_t scratch_of(const Gather& g, int64_t slots) {
+  return zeroed(g, slots) + (slots + 2 * g.indices) * static_cast<int64_t>(sizeof(int));
+}
+Lists lists_of(const Gather& g, int64_t slots, void* scratch) {
   int* const at = static_cast<int*>(scratch);
   Lists l{};
-  l.occur = at, l.used = at + 1, l.counts = at + 2, l.filled = l.counts + g.extent;
-  l.starts = l.filled + g.extent, l.rows = l.starts + g.extent, l.list = l.rows + g.indices;
+  l.slots = static_cast<unsigned>(slots);
+  l.occur = at, l.used = at + 1, l.counts = at + 2, l.filled = l.counts + slots;
+  if (slots != g.extent) l.keys = l.filled + slots;
+  l.starts = at + zeroed(g, slots) / static_cast<int64_t>(sizeof(int));
+  l.taken = l.starts + slots, l.list = l.taken + g.indices;
   return l;
 }
-int64_t zeroed(const Gather& g) { return (2 + 2 * g.extent) * static_cast<int64_t>(sizeof(int)); }
 
 __device__ int64_t row_of(const Gather& g, int64_t j) {
   const int64_t row = load_index(g.index, j) - g.offset;
@@ -35,31 +69,33 @@ __device__ int64_t all() { return static_cast<int64_t>(gridDim.x) * blockDim.x; 
 
 __global__ void count_rows(const __grid_constant__ Gather g, Lists l) {
   for (int64_t j = first(); j < g.indices; j += all())
-    if (const int64_t row = row_of(g, j); row >= 0) atomicAdd(l.counts + row, 1);
+    if (const int64_t row = row_of(g, j); row >= 0) atomicAdd(l.counts + l.slot(static_cast<int>(row)), 1);
 }
-__global__ void place_rows(const __grid_constant__ Gather g, Lists l) {
-  for (int64_t row = first(); row < g.extent; row += all()) {
-    const int count = l.counts[row];
+__global__ void place_rows(Lists l) {
+  for (int64_t slot = first(); slot < l.slots; slot += all()) {
+    const int count = l.counts[slot];
     if (count == 0) continue;
-    l.starts[row] = atomicAdd(l.used, count);
-    l.rows[atomicAdd(l.occur, 1)] = static_cast<int>(row);
+    l.starts[slot] = atomicAdd(l.used, count);
+    l.taken[atomicAdd(l.occur, 1)] = static_cast<int>(slot);
   }
 }
 __global__ void fill_lists(const __grid_constant__ Gather g, Lists l) {
   for (int64_t j = first(); j < g.indices; j += all())
-    if (const int64_t row = row_of(g, j); row >= 0)
-      l.list[l.starts[row] + atomicAdd(l.filled + row, 1)] = static_cast<int>(j);
+    if (const int64_t row = row_of(g, j); row >= 0) {
+      const int slot = l.slot(static_cast<int>(row));
+      l.list[l.starts[slot] + atomicAdd(l.filled + slot, 1)] = static_cast<int>(j);
+    }
 }
 
-// Calls body(hits, how many) with the row's indices in their order: once or, if there are too many to sort,
-// once for every `threads` of all indices.
+// Calls body(hits, how many) with the indices of the slot's row in their order: once or, if there are too many
+// to sort, once for every `threads` of all indices.
 template <class Body>
-__device__ void over_hits(const Gather& g, const Lists& l, int row, Body body) {
+__device__ void over_hits(const Gather& g, const Lists& l, int slot, int row, Body body) {
   __shared__ int given[sorted], hits[sorted];
   __shared__ int counts[threads / 32];
-  const int count = l.counts[row];
+  const int count = l.counts[slot];
   if (count <= sorted) {
-    for (int i = threadIdx.x; i < count; i += threads) given[i] = l.list[l.starts[row] + i];
+    for (int i = threadIdx.x; i < count; i += threads) given[i] = l.list[l.starts[slot] + i];
     __syncthreads();
     for (int i = threadIdx.x; i < count; i += threads) {
       int before = 0;
@@ -97,12 +133,12 @@ __device__ void each_sum(const Gather& g, const Lists& l, Done done) {
   constexpr int columns = 4;
   const int occur = *l.occur;
   for (int at = blockIdx.x; at < occur; at += gridDim.x) {
-    const int row = l.rows[at];
+    const int slot = l.taken[at], row = l.row(slot);
     for (int64_t o = 0; o < g.outer; ++o)
       for (int64_t left = 0; left < g.inner; left += columns * threads) {
         A sums[columns];
         for (A& sum : sums) sum = A(0);
-        over_hits(g, l, row, [&](const int* hits, int found) {
+        over_hits(g, l, slot, row, [&](const int* hits, int found) {
           for (int c = 0; c < columns; ++c) {
             const int64_t k = left + c * threads + threadIdx.x;
             if (k < g.inner)
@@ -147,14 +183,14 @@ __global__ void __launch_bounds__(threads)
   const unsigned slice = threadIdx.x / seats, seat = threadIdx.x - slice * seats.by, slices = threads / seats;
   const int occur = *l.occur;
   for (int at = blockIdx.x; at < occur; at += gridDim.x) {
-    const int row = l.rows[at];
+    const int row = l.taken[at];
     for (int64_t o = 0; o < g.outer; ++o)
       for (unsigned left = 0; left < vectors; left += seats.by) {
         const unsigned vector = left + seat;
         float sum[each];
 #pragma unroll
         for (int i = 0; i < each; ++i) sum[i] = 0;
-        over_hits(g, l, row, [&](const int* hits, int found) {
+        over_hits(g, l, row, row, [&](const int* hits, int found) {
           if (vector >= vectors || slice >= slices) return;
           const T* const from = pointer<T>(g.out) + o * g.indices * g.inner;
           int h = static_cast<int>(slice);
@@ -196,9 +232,9 @@ __global__ void __launch_bounds__(threads)
 
 // Lists the rows that occur. Returns the number of blocks that take one each.
 unsigned list_rows(const Gather& g, const Lists& l, void* scratch, cudaStream_t stream) {
-  cudaMemsetAsync(scratch, 0, static_cast<size_t>(zeroed(g)), stream);
+  cudaMemsetAsync(scratch, 0, static_cast<size_t>(zeroed(g, l.slots)), stream);
   launch(count_rows, blocks_for(g.indices), stream, g, l);
-  launch(place_rows, blocks_for(g.extent), stream, g, l);
+  launch(place_rows, blocks_for(l.slots), stream, l);
   launch(fill_lists, blocks_for(g.indices), stream, g, l);
   return blocks_for(g.indices < g.extent ? g.indices : g.extent, 1);
 }
@@ -218,15 +254,14 @@ bool sums_vectors(const Gather& g, const Lists& l, unsigned blocks, cudaStream_t
 
 }  // namespace
 
-int64_t scratch_of(const Gather& g) {
-  return zeroed(g) + (g.extent + 2 * g.indices) * static_cast<int64_t>(sizeof(int));
-}
+int64_t scratch_of(const Gather& g) { return scratch_of(g, g.extent); }
+int64_t scratch_of_update(const Gather& g) { return scratch_of(g, hashed_slots(g)); }
 
 void launch_gather_grad(const Gather& g, int64_t bytes, void* scratch, bool wide, Stream stream) {
   if (bytes == 0) return;
   cudaMemsetAsync(g.table.data, 0, static_cast<size_t>(bytes), of(stream));
   if (g.indices == 0 || g.extent == 0) return;
-  const Lists l = lists_of(g, scratch);
+  const Lists l = lists_of(g, g.extent, scratch);
   const unsigned blocks = list_rows(g, l, scratch, of(stream));
   if (!wide && sums_vectors(g, l, blocks, of(stream))) return;
   launch(wide ? sum_rows<double> : sum_rows<float>, blocks, of(stream), g, l);
@@ -242,7 +277,7 @@ void launch_update_rows(const RowsUpdate& u, void* scratch, bool wide, Stream st
                       cudaMemcpyDefault, of(stream));
   }
   if (g.indices == 0 || g.extent == 0 || g.inner == 0) return;
-  const Lists l = lists_of(g, scratch);
+  const Lists l = lists_of(g, hashed_slots(g), scratch);
   const unsigned blocks = list_rows(g, l, scratch, of(stream));
   launch(wide ? update_rows<double> : update_rows<float>, blocks, of(stream), u, l);
 }

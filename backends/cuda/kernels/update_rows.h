@@ -14,7 +14,8 @@ struct RowsUpdate {
   double lr = 0, weight_decay = 0;
   double number[ir::OptimizerRow::most_numbers] = {}, left[ir::OptimizerRow::most_numbers] = {};
 };
-// Takes scratch_of() its Gather.
+// Takes scratch_of_update() of its Gather.
+int64_t scratch_of_update(const Gather& read);
 void launch_update_rows(const RowsUpdate& update, void* scratch, bool wide, Stream stream);
 
 }  // namespace boxcar::backends::cuda

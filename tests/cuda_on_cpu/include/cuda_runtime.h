@@ -80,6 +80,11 @@ inline int atomicAdd(int* at, int value) {
   *at += value;
   return before;
 }
+inline int atomicCAS(int* at, int expected, int value) {
+  const int before = *at;
+  if (before == expected) *at = value;
+  return before;
+}
 // 16 bytes in one access; of any memory.
 struct __attribute__((may_alias, aligned(16))) uint4 {
   unsigned x, y, z, w;
