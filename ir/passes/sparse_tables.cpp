@@ -27,9 +27,8 @@ bool has_replicas(const Graph& graph, const Op& parameter) {
 
 std::string why_not_sparse(const TrainOptions& options) {
   if (options.micro_batches > 1)
-    return "rows of several micro-batches are not summed (use a larger micro_batch, so that a step has one, "
-           "or "
-           "switch it off)";
+    return "rows of several micro-batches are not summed (use a larger micro_batch, so that a step has "
+           "one, or switch it off)";
   if (options.clip_norm != 0 && !options.off.contains("clip"))
     return "the norm of all gradients is not known (use clip_norm 0, or switch it off)";
   if (scales_loss(options))
