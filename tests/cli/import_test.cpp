@@ -166,10 +166,8 @@ TEST(ImportOperators, RefuseWhatHasNoForm) {
                        std::vector<std::string> inputs = {"x"}) {
     return one_node({"/a/" + std::string(type), type, std::move(inputs), {}, std::move(attributes)});
   };
-  EXPECT_EQ(error_of(node("Einsum")), "operators that have no form here: 1 Einsum");
+  EXPECT_EQ(error_of(node("LSTM")), "operators that have no form here: 1 LSTM");
   EXPECT_EQ(error_of(node("com.microsoft.Gelu")), "operators that have no form here: 1 com.microsoft.Gelu");
-  EXPECT_EQ(error_of(node("Softmax", {{"axis", int64_t{0}}})),
-            "Softmax /a/Softmax: is over axis 0 of float32[1009, 4], expected the last one");
   EXPECT_EQ(error_of(node("Softmax", {{"axis", std::string("0")}})),
             "Softmax /a/Softmax: axis is of a kind that is not read here");
   EXPECT_EQ(error_of(node("Conv", {}, {"x", "w"})),
