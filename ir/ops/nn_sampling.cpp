@@ -68,29 +68,35 @@ Types infer_sample_labels(const Types& in, const Attrs& attrs) {
   return {in[0]};
 }
 
+// The classes and how many of them are drawn: `count` is the attribute of the two, rows of the operand are
+// the other.
+struct Counts {
+  int64_t classes, samples;
+};
+Counts counts_of(const std::string& count, const TensorType& operand, const Attrs& attrs) {
+  const int64_t given = attr_int(attrs, count), rows = operand.shape[0];
+  return count == "samples" ? Counts{rows, given} : Counts{given, rows};
+}
+
 // Whether devices that share classes and samples evenly each have whole parts of them.
-bool has_whole_parts(int64_t classes, int64_t samples, int64_t parts, int64_t devices) {
+bool has_whole_parts(const Counts& counts, int64_t parts, int64_t devices) {
   if (parts == devices) return true;
-  return parts % devices == 0 && aligned(classes, parts, devices) && aligned(samples, parts, devices);
+  return parts % devices == 0 && aligned(counts.classes, parts, devices) &&
+         aligned(counts.samples, parts, devices);
 }
 
-std::vector<sbp::Signature> split_classes(int64_t classes, int64_t samples, const Attrs& attrs,
-                                          int64_t devices) {
-  if (!has_whole_parts(classes, samples, attr_int(attrs, "parts"), devices)) return {};
-  return parse_all({"S(0), B -> S(0)"});
-}
-
-// Attributes of a device's parts: `count`, which the result's shape follows from, and the first class.
-Attrs localize_sampling(const Attrs& attrs, std::string_view count, int64_t classes, int64_t devices,
-                        int64_t index) {
+// Attributes of a device's parts: the count, which the result's shape follows from, and the first class.
+Attrs localize_sampling(const std::string& count, const TensorType& operand, const Attrs& attrs,
+                        int64_t devices, int64_t index) {
+  const int64_t classes = counts_of(count, operand, attrs).classes;
   const int64_t own = sbp::part_range(attr_int(attrs, count), devices, index).size();
   const Attrs moved = advanced(attrs, "first", sbp::part_range(classes, devices, index).begin);
   return with(with(moved, count, own), "parts", attr_int(attrs, "parts") / devices);
 }
 
 // The classes are read again for the draw: a key of 8 bytes each, written and read.
-Work sampling_work(double classes, const TensorType& labels, double moved) {
-  return {0, 16 * classes + static_cast<double>(labels.bytes()) + moved};
+Work sampling_work(int64_t classes, const TensorType& labels, int64_t moved) {
+  return {0, static_cast<double>(16 * classes + labels.bytes() + moved)};
 }
 
 // Each part draws half of its classes or a little more, and as many as there are labels. So where a label's
@@ -107,70 +113,43 @@ std::vector<Drawn> some_draws(const Extent& n) {
 }
 Domain classes_of(const Drawn& d) { return {0, static_cast<double>(d.classes - 1), 1}; }
 
-OpDef sample_rows() {
+// sample_rows and its gradient: rows of all classes to those of the sample, and back.
+OpDef of_rows(std::string name, std::string from, std::string to, const std::string& count,
+              std::function<Types(const Types&, const Attrs&)> infer) {
   return {
-      .name = "sample_rows",
-      .inputs = {"table", "labels"},
-      .outputs = {"rows"},
-      .attrs = sampling_attrs("samples"),
-      .infer = infer_sample_rows,
+      .name = std::move(name),
+      .inputs = {std::move(from), "labels"},
+      .outputs = {std::move(to)},
+      .attrs = sampling_attrs(count),
+      .infer = std::move(infer),
       .index_map = ranked("_ h, ~ -> _ h ; linear 0 ; increasing 0", 1),
       .extra =
-          [](const Types& in, const Attrs& attrs, int64_t devices) {
-            return split_classes(in[0].shape[0], attr_int(attrs, "samples"), attrs, devices);
+          [count](const Types& in, const Attrs& attrs, int64_t devices) {
+            const Counts counts = counts_of(count, in[0], attrs);
+            const bool whole = has_whole_parts(counts, attr_int(attrs, "parts"), devices);
+            return whole ? parse_all({"S(0), B -> S(0)"}) : std::vector<sbp::Signature>();
           },
       .extra_reason = "each part of the classes draws its own, so a device with whole parts needs no others",
       .localize =
-          [](const Types& in, const Attrs& attrs, const sbp::Signature& signature, int64_t devices,
-             int64_t index) {
+          [count](const Types& in, const Attrs& attrs, const sbp::Signature& signature, int64_t devices,
+                  int64_t index) {
             if (!split_at(signature.inputs[0], 0)) return attrs;
-            return localize_sampling(attrs, "samples", in[0].shape[0], devices, index);
+            return localize_sampling(count, in[0], attrs, devices, index);
           },
       .work =
           [](const Types& in, const Types& out, const Attrs&) {
-            return sampling_work(static_cast<double>(in[0].shape[0]), in[1],
-                                 static_cast<double>(2 * out[0].bytes()));
+            const int64_t rows = std::min(in[0].bytes(), out[0].bytes());
+            return sampling_work(std::max(in[0].shape[0], out[0].shape[0]), in[1], rows + out[0].bytes());
           },
-      .samples = [](const Extent& n) -> std::vector<Sample> {
+      .samples = [count](const Extent& n) -> std::vector<Sample> {
         std::vector<Sample> found;
-        for (const Drawn& d : some_draws(n))
-          found.push_back({.inputs = {f32({d.classes, n()}), i64({d.labels})},
-                           .attrs = {{"samples", d.samples}, {"parts", d.parts}, {"seed", n()}},
-                           .domains = {{}, classes_of(d)}});
-        return found;
-      }};
-}
-
-OpDef sample_rows_grad() {
-  return {
-      .name = "sample_rows_grad",
-      .inputs = {"drows", "labels"},
-      .outputs = {"dtable"},
-      .attrs = sampling_attrs("classes"),
-      .infer = infer_sample_rows_grad,
-      .index_map = ranked("_ h, ~ -> _ h ; linear 0 ; increasing 0", 1),
-      .extra =
-          [](const Types& in, const Attrs& attrs, int64_t devices) {
-            return split_classes(attr_int(attrs, "classes"), in[0].shape[0], attrs, devices);
-          },
-      .extra_reason = "each part of the classes draws its own, so a device with whole parts needs no others",
-      .localize =
-          [](const Types&, const Attrs& attrs, const sbp::Signature& signature, int64_t devices,
-             int64_t index) {
-            if (!split_at(signature.outputs[0], 0)) return attrs;
-            return localize_sampling(attrs, "classes", attr_int(attrs, "classes"), devices, index);
-          },
-      .work =
-          [](const Types& in, const Types& out, const Attrs&) {
-            return sampling_work(static_cast<double>(out[0].shape[0]), in[1],
-                                 static_cast<double>(in[0].bytes() + out[0].bytes()));
-          },
-      .samples = [](const Extent& n) -> std::vector<Sample> {
-        std::vector<Sample> found;
-        for (const Drawn& d : some_draws(n))
-          found.push_back({.inputs = {f32({d.samples, n()}), i64({d.labels})},
-                           .attrs = {{"classes", d.classes}, {"parts", d.parts}, {"seed", n()}},
-                           .domains = {{}, classes_of(d)}});
+        for (const Drawn& d : some_draws(n)) {
+          const bool draws = count == "samples";
+          found.push_back(
+              {.inputs = {f32({draws ? d.classes : d.samples, n()}), i64({d.labels})},
+               .attrs = {{count, draws ? d.samples : d.classes}, {"parts", d.parts}, {"seed", n()}},
+               .domains = {{}, classes_of(d)}});
+        }
         return found;
       }};
 }
@@ -185,11 +164,8 @@ OpDef sample_labels() {
       .attrs = attrs,
       .infer = infer_sample_labels,
       .index_map = ranked("~ -> ~"),
-      .work =
-          [](const Types& in, const Types& out, const Attrs& a) {
-            return sampling_work(static_cast<double>(attr_int(a, "classes")), in[0],
-                                 static_cast<double>(out[0].bytes()));
-          },
+      .work = [](const Types& in, const Types& out,
+                 const Attrs& a) { return sampling_work(attr_int(a, "classes"), in[0], out[0].bytes()); },
       .samples = [](const Extent& n) -> std::vector<Sample> {
         std::vector<Sample> found;
         for (const Drawn& d : some_draws(n))
@@ -204,8 +180,8 @@ OpDef sample_labels() {
 }  // namespace
 
 void add_sampling_ops(std::vector<OpDef>& out) {
-  out.push_back(sample_rows());
-  out.push_back(sample_rows_grad());
+  out.push_back(of_rows("sample_rows", "table", "rows", "samples", infer_sample_rows));
+  out.push_back(of_rows("sample_rows_grad", "drows", "dtable", "classes", infer_sample_rows_grad));
   out.push_back(sample_labels());
 }
 

@@ -39,7 +39,8 @@ __device__ int64_t begin_of(int64_t extent, int64_t parts, int64_t index) {
 __global__ void draw_part(const __grid_constant__ Sampling s, int* places, int* left_out, int row_bits) {
   __shared__ int counts[threads / 32];
   const uint64_t key = s.key_at ? *s.key_at : s.key;
-  const int64_t begin = begin_of(s.classes, s.parts, blockIdx.x), end = begin_of(s.classes, s.parts, blockIdx.x + 1);
+  const int64_t begin = begin_of(s.classes, s.parts, blockIdx.x),
+                end = begin_of(s.classes, s.parts, blockIdx.x + 1);
   int64_t place = begin_of(s.samples, s.parts, blockIdx.x);
   const int64_t share = begin_of(s.samples, s.parts, blockIdx.x + 1) - place;
   int64_t low = 0, high = (int64_t{1} << (25 + row_bits)) - 1;  // the last key that is drawn lies between
@@ -73,8 +74,8 @@ __global__ void draw_part(const __grid_constant__ Sampling s, int* places, int* 
 }
 
 // A block for each row of the table.
-__global__ void take_rows(const __grid_constant__ Sampling s, Array table, Array rows, int64_t width, const int* places,
-                          const int* left_out) {
+__global__ void take_rows(const __grid_constant__ Sampling s, Array table, Array rows, int64_t width,
+                          const int* places, const int* left_out) {
   const double poison = *left_out > 0 ? nan("") : 0.0;
   for (int64_t row = blockIdx.x; row < s.classes; row += gridDim.x) {
     if (places[row] < 0) continue;
@@ -82,12 +83,13 @@ __global__ void take_rows(const __grid_constant__ Sampling s, Array table, Array
       store(rows, places[row] * width + i, load<double>(table, row * width + i) + poison);
   }
 }
-__global__ void give_rows(const __grid_constant__ Sampling s, Array rows, Array table, int64_t width, const int* places,
-                          const int* left_out) {
+__global__ void give_rows(const __grid_constant__ Sampling s, Array rows, Array table, int64_t width,
+                          const int* places, const int* left_out) {
   const double poison = *left_out > 0 ? nan("") : 0.0;
   for (int64_t row = blockIdx.x; row < s.classes; row += gridDim.x)
     for (int64_t i = threadIdx.x; i < width; i += threads)
-      store(table, row * width + i, places[row] < 0 ? poison : load<double>(rows, places[row] * width + i) + poison);
+      store(table, row * width + i,
+            places[row] < 0 ? poison : load<double>(rows, places[row] * width + i) + poison);
 }
 __global__ void take_places(const __grid_constant__ Sampling s, Array out, const int* places) {
   for (int64_t i = first(); i < s.label_count; i += all()) {
@@ -109,13 +111,15 @@ void launch_draw(const Sampling& s, void* scratch, Stream stream) {
   launch(draw_part, static_cast<unsigned>(s.parts), of(stream), s, places, left_out_of(s, scratch), row_bits);
 }
 
-void launch_sample_rows(const Sampling& s, Array table, Array rows, int64_t width, void* scratch, Stream stream) {
-  launch(take_rows, blocks_for(s.classes, 1), of(stream), s, table, rows, width, static_cast<const int*>(scratch),
-         left_out_of(s, scratch));
+void launch_sample_rows(const Sampling& s, Array table, Array rows, int64_t width, void* scratch,
+                        Stream stream) {
+  launch(take_rows, blocks_for(s.classes, 1), of(stream), s, table, rows, width,
+         static_cast<const int*>(scratch), left_out_of(s, scratch));
 }
-void launch_sample_rows_grad(const Sampling& s, Array rows, Array table, int64_t width, void* scratch, Stream stream) {
-  launch(give_rows, blocks_for(s.classes, 1), of(stream), s, rows, table, width, static_cast<const int*>(scratch),
-         left_out_of(s, scratch));
+void launch_sample_rows_grad(const Sampling& s, Array rows, Array table, int64_t width, void* scratch,
+                             Stream stream) {
+  launch(give_rows, blocks_for(s.classes, 1), of(stream), s, rows, table, width,
+         static_cast<const int*>(scratch), left_out_of(s, scratch));
 }
 void launch_sample_labels(const Sampling& s, Array places, void* scratch, Stream stream) {
   if (s.label_count > 0)
