@@ -195,10 +195,10 @@ TEST(ReferenceNn, SamplesAreDrawnAnewInEachStep) {
   const HostTensor table = tensor("float32[9, 1]", numbers), label = tensor("int64[1]", {6});
   Values drawn(9, 0);
   constexpr int steps = 2000;
-  for (int64_t step = 0; step < steps; ++step)
-    for (const double row :
-         run("sample_rows", {table, label}, {{"samples", int64_t{4}}, {"step", step}})[0].data)
-      drawn.at(static_cast<size_t>(row)) += 1.0 / steps;
+  for (int64_t step = 0; step < steps; ++step) {
+    const Tensors rows = run("sample_rows", {table, label}, {{"samples", int64_t{4}}, {"step", step}});
+    for (const double row : rows[0].data) drawn.at(static_cast<size_t>(row)) += 1.0 / steps;
+  }
   for (size_t i = 0; i < drawn.size(); ++i)
     EXPECT_NEAR(drawn[i], i == 6 ? 1 : 3 / 8., i == 6 ? 1e-9 : 0.045) << i;  // 4 standard deviations
 }
@@ -206,12 +206,11 @@ TEST(ReferenceNn, SamplesAreDrawnAnewInEachStep) {
 // Both labels are of the second part, which draws one class.
 TEST(ReferenceNn, SamplesWithoutRoomForLabelsAreNoNumbers) {
   const HostTensor table = tensor("float32[4, 1]", {1, 2, 3, 4}), labels = tensor("int64[2]", {3, 2});
-  const Attrs rows = {{"samples", int64_t{2}}, {"parts", int64_t{2}}};
-  for (const double value : run("sample_rows", {table, labels}, rows)[0].data) EXPECT_TRUE(std::isnan(value));
-  const Attrs gradient = {{"classes", int64_t{4}}, {"parts", int64_t{2}}};
-  const HostTensor drows = tensor("float32[2, 1]", {1, 2});
-  for (const double value : run("sample_rows_grad", {drows, labels}, gradient)[0].data)
-    EXPECT_TRUE(std::isnan(value));
+  const Tensors rows = run("sample_rows", {table, labels}, {{"samples", int64_t{2}}, {"parts", int64_t{2}}});
+  for (const double value : rows[0].data) EXPECT_TRUE(std::isnan(value));
+  const Tensors gradient = run("sample_rows_grad", {tensor("float32[2, 1]", {1, 2}), labels},
+                               {{"classes", int64_t{4}}, {"parts", int64_t{2}}});
+  for (const double value : gradient[0].data) EXPECT_TRUE(std::isnan(value));
 }
 
 TEST(ReferenceNn, DropoutDrawsByGlobalElement) {
