@@ -88,9 +88,10 @@ double first_elements(const ModelCost& cost, const planner::Hints& h, int stage)
 }
 
 // Seconds of the communication of data and context parallelism and of the update of a stage, while `stages`
-// stages of a node communicate.
+// stages of a node communicate. `alike`: the layers are a transformer's, so that the size of buckets is
+// known.
 double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost& stage, double first,
-                     int stages) {
+                     bool alike, int stages) {
   const Hints& h = job.parallel;
   const planner::Sharding sharding = planner::sharding_of(h);
   const double update = sharding.states ? stage.update.sharded(sharded_part(h, stage)) : stage.update.whole;
@@ -141,7 +142,7 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
   // Gradients of the embeddings and of the first layer come last, and their parameters are needed first.
   const double open = stage.elements > 0 ? std::min(1.0, first / stage.elements) : 0;
   const auto share = [&](double of_bucket, double bytes) {
-    return bytes > 0 ? std::clamp(of_bucket / bytes, open, 1.0) : open;
+    return alike && bytes > 0 ? std::clamp(of_bucket / bytes, open, 1.0) : open;
   };
   // The last bucket of gradients is reduced after the last backward pass, and forward passes wait for the
   // first one of parameters.
@@ -185,12 +186,13 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
 double step_end(const Job& job, const planner::Mesh& mesh, const ModelCost& cost,
                 const std::vector<StageCost>& stages, const std::vector<double>& ends) {
   const int node = job.cluster.node.gpus;
+  const bool alike = cost.layers.empty();
   const int together = planner::stages_on_node(mesh, job.parallel.pp, node);
   std::vector<double> alone, on_nic;  // s, by stage: with the NICs to itself; time that others wait for it
   for (size_t s = 0; s < stages.size(); ++s) {
     const double first = first_elements(cost, job.parallel, static_cast<int>(s));
-    alone.push_back(state_seconds(job, mesh, stages[s], first, 1));
-    const double all = together == 1 ? alone[s] : state_seconds(job, mesh, stages[s], first, together);
+    alone.push_back(state_seconds(job, mesh, stages[s], first, alike, 1));
+    const double all = together == 1 ? alone[s] : state_seconds(job, mesh, stages[s], first, alike, together);
     on_nic.push_back((all - alone[s]) / std::max(1, together - 1));
   }
   const auto node_of = [&](size_t s) { return mesh.device(0, static_cast<int>(s)) / node; };
