@@ -108,6 +108,6 @@ FIGURES = [
                     "DLPlacer, and FlexFlow's ops on devices of their own: only stages have devices of their own",
                     "KungFu's adaptation and Ray's restarts, as strategies: scripts/elastic trains so, and campaign --replan draws weeks of it",
                     "Stanza's devices for dense layers alone: these layers are split over all devices",
-                    "HugeCTR's exchange of rows: gradients of whole tables are reduced",
+                    "HugeCTR's exchange of rows: tables are dense here, as a job's sparse_tables would bind the other systems too",
                     "Tofu over more than one node: each node has the whole model", "DALI and other loaders: they are in fig9 and fig9jpeg")),
 ]
