@@ -63,16 +63,10 @@ bool uses(const planner::Job& job, const char* number) {
 }
 bool clips(const planner::Job& job) { return job.train.clip_norm == 0 || !job.train.off.contains("clip"); }
 bool keeps_moments(const planner::Job& job) { return ir::chooses_moments(job.train); }
-// Without the flag true: it asks the model's graph.
+// Without the flag true: the model's graph is built to know.
 bool has_table(const planner::Job& job) {
-  if (!job.train.sparse_tables) return true;
-  const ir::Graph graph = ir::models::build(job.model, std::max<int64_t>(1, job.global_batch));
-  const auto readers = ir::consumers(graph);
-  return std::any_of(graph.ops.begin(), graph.ops.end(), [&](const ir::Op& op) {
-    if (!op.is(ir::OpKind::parameter)) return false;
-    const auto& all = at(readers, op.outputs[0]);
-    return all.size() == 1 && at(graph.ops, all[0]).type == "embedding";
-  });
+  return !job.train.sparse_tables ||
+         ir::has_sparse_table(ir::models::build(job.model, std::max<int64_t>(1, job.global_batch)));
 }
 bool uses_momentum(const planner::Job& job) { return uses(job, "momentum"); }
 bool uses_beta1(const planner::Job& job) { return uses(job, "beta1"); }

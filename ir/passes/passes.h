@@ -84,6 +84,8 @@ void set_optimizer(TrainOptions& options, Optimizer optimizer);
 
 // Why sparse_tables cannot be, and what to do; empty if it can.
 std::string why_not_sparse(const TrainOptions& options);
+// Whether sparse_tables changes the step of this forward graph: one embedding alone reads a parameter.
+bool has_sparse_table(const Graph& forward);
 
 // Number of a (virtual) stage's layers that `recompute` applies to.
 int recomputed_layers(const TrainOptions& options, size_t stage, int layers);

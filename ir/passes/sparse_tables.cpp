@@ -39,6 +39,15 @@ std::string why_not_sparse(const TrainOptions& options) {
   return "";
 }
 
+bool has_sparse_table(const Graph& forward) {
+  const std::vector<std::vector<OpId>> readers = consumers(forward);
+  return std::any_of(forward.ops.begin(), forward.ops.end(), [&](const Op& op) {
+    if (!op.is(OpKind::parameter)) return false;
+    const std::vector<OpId>& all = at(readers, op.outputs[0]);
+    return all.size() == 1 && at(forward.ops, all[0]).type == "embedding";
+  });
+}
+
 void sparse_tables(Step& step) {
   if (!step.options.sparse_tables) return;
   if (const std::string why = why_not_sparse(step.options); !why.empty())
