@@ -21,6 +21,12 @@ const std::vector<Row>& common_rows() {
       {{"cluster.memory_margin"}, {}, "a limit of the plan, which no framework has to know"},
       {{"train.preset"}, {}, "every key that it sets is exported by itself"},
       {{"train.stack"}, {}, "a comment names the framework that was simulated"},
+      {{"train.sparse_tables"},
+       {},
+       "true",
+       [](Writer& w) {
+         if (w.from.train().sparse_tables) w.cannot("whole tables are updated");
+       }},
       {{"train.routing_skew"},
        {},
        "a simulated property of the data",

@@ -97,12 +97,6 @@ std::vector<Row> with_megatron_core(std::vector<Row> rows) {
        [](Writer& w) {
          if (w.from.train().epilogues) w.cannot("Transformer Engine decides what products do beside");
        }},
-      {{"train.sparse_tables"},
-       {},
-       "true",
-       [](Writer& w) {
-         if (w.from.train().sparse_tables) w.cannot("whole tables are updated");
-       }},
       {{"train.fused_optimizer"}, {}, "its kernels always update many tensors at once"},
   };
   rows.insert(rows.end(), shared.begin(), shared.end());

@@ -427,12 +427,6 @@ std::vector<Row> make_rows() {
        [](Writer& w) {
          if (w.from.half_moments()) w.cannot("moments are float32");
        }},
-      {{"train.sparse_tables"},
-       {},
-       "true",
-       [](Writer& w) {
-         if (w.from.train().sparse_tables) w.cannot("whole tables are updated");
-       }},
       {{"train.fused_optimizer"},
        {"optimizer.implementation"},
        "",
