@@ -122,6 +122,31 @@ void check_plain(const Graph& graph) {
   }
 }
 
+// Sampled labels are places in the sample that rows of the same labels are drawn for.
+void check_draws(const Graph& graph) {
+  constexpr const char* drawn_by_steps[] = {"first", "step", "micro_batch", "below"};
+  constexpr const char* the_same[] = {"samples", "parts", "seed"};
+  const auto drawn_by = [&](const Op& rows, const Op& places) {
+    return rows.type == "sample_rows" && rows.inputs[1] == places.inputs[0] &&
+           graph.tensor(rows.inputs[0]).type.shape[0] == attr_int(places.attrs, "classes") &&
+           std::all_of(std::begin(the_same), std::end(the_same), [&](const char* number) {
+             return attr_int(rows.attrs, number) == attr_int(places.attrs, number);
+           });
+  };
+  for (const Op& op : graph.ops) {
+    if (op.type != "sample_rows" && op.type != "sample_labels") continue;
+    const std::string name = "%" + graph.tensor(op.outputs[0]).name;
+    for (const char* number : drawn_by_steps)
+      if (attr_int(op.attrs, number) != 0)
+        refuse(name, fmt::format("{} is the plan's (leave it out)", number));
+    if (op.type == "sample_labels" &&
+        std::none_of(graph.ops.begin(), graph.ops.end(), [&](const Op& rows) { return drawn_by(rows, op); }))
+      refuse(name, fmt::format("no sample_rows draws its classes (it reads %{} too, a table of {} classes, "
+                               "and has the same samples, parts and seed)",
+                               graph.tensor(op.inputs[0]).name, attr_int(op.attrs, "classes")));
+  }
+}
+
 // Fills in missing layers: an op gets its operands' last layer, a source the layer of its first reader.
 void fill_layers(Graph& graph) {
   if (graph.layers == 0) {
@@ -260,6 +285,7 @@ void limit_computed_indices(Graph& graph) {
 Graph parse(const std::string& text, int64_t batch) {
   Graph graph = parse_graph(BatchWriter(text, batch).run());
   check_plain(graph);
+  check_draws(graph);
   number_draws(graph);
   read_constants(graph);
   fill_layers(graph);

@@ -149,6 +149,40 @@ TEST(GraphModels, ComputedIndicesHaveALimit) {
             3);
 }
 
+TEST(GraphModels, DrawTheClassesThatTheirLabelsArePlacesOf) {
+  const auto with_draws = [](const std::string& rows, const std::string& places) {
+    return "graph sampled\n%x: float32[batch, 4] = input()\n%labels: int64[batch] = input()\n"
+           "%w: float32[12, 4] = parameter()\n"
+           "%rows = sample_rows(%w, %labels) {samples=6, parts=2" +
+           rows + "}\n%places = sample_labels(%labels) {" + places +
+           "}\n%scores = matmul(%x, %rows) {transpose_b=true}\n"
+           "%losses = cross_entropy(%scores, %places)\n%loss = reduce_mean(%losses) {axes=[0]}\n";
+  };
+  const auto refused = [&](const std::string& rows, const std::string& places) {
+    return error_of([&] { read_graph_model(with_draws(rows, places)); });
+  };
+  EXPECT_EQ(refused("", "classes=12, samples=6, parts=2"), "");
+  EXPECT_EQ(refused(", seed=3", "classes=12, samples=6, parts=2, seed=3"), "");
+  const std::string none =
+      "graph: %places: no sample_rows draws its classes (it reads %labels too, a table of {} classes, and "
+      "has "
+      "the same samples, parts and seed)";
+  const auto of_classes = [&](const char* classes) {
+    return std::string(none).replace(none.find("{}"), 2, classes);
+  };
+  EXPECT_EQ(refused("", "classes=13, samples=6, parts=2"), of_classes("13"));
+  EXPECT_EQ(refused("", "classes=12, samples=5, parts=2"), of_classes("12"));
+  EXPECT_EQ(refused("", "classes=12, samples=6, parts=3"), of_classes("12"));
+  EXPECT_EQ(refused("", "classes=12, samples=6, parts=2, seed=3"), of_classes("12"));
+  for (const char* number : {"first", "step", "micro_batch", "below"}) {
+    const std::string given = std::string(", ") + number + "=1";
+    EXPECT_EQ(refused(given, "classes=12, samples=6, parts=2"),
+              std::string("graph: %rows: ") + number + " is the plan's (leave it out)");
+    EXPECT_EQ(refused("", "classes=12, samples=6, parts=2" + given),
+              std::string("graph: %places: ") + number + " is the plan's (leave it out)");
+  }
+}
+
 TEST(GraphModels, CoreIsWhatSelectiveRecomputationRunsAgain) {
   const std::set<ir::Module> core{ir::Module::core_attn}, experts{ir::Module::moe};
   const auto marked = [](const char* mark) {
