@@ -106,6 +106,29 @@ int64_t clamped(int64_t place, int64_t extent) {
   return std::min(place, extent);
 }
 
+// Every step-th element along an axis of values that are known before data, as ONNX's Slice counts: a
+// negative step begins at the last element at most, and its `end` may lie before the first.
+Value stepped(Conversion& c, const Value& x, int64_t axis, int64_t start, int64_t end, int64_t step) {
+  const int64_t extent = at(x.type.shape, axis);
+  if (step == 0) c.refuse("has steps of 0");
+  const bool trained = !x.weight.empty() && x.type.dtype == ir::DType::float32;
+  if (!x.is_known() || trained) c.refuse(fmt::format("has steps of {}", step));
+  step = std::clamp(step, -extent - 1, extent + 1);
+  const auto place = [&](int64_t given, int64_t least, int64_t most) {
+    return std::clamp(given < 0 && given >= -extent ? given + extent : given, least, most);
+  };
+  std::vector<double> rows;
+  if (step > 0)
+    for (int64_t i = place(start, 0, extent), last = place(end, 0, extent); i < last; i += step)
+      rows.push_back(static_cast<double>(i));
+  else
+    for (int64_t i = place(start, -1, extent - 1), last = place(end, -1, extent - 1); i > last; i += step)
+      rows.push_back(static_cast<double>(i));
+  if (rows.empty()) c.refuse("picks no elements");
+  HostTensor places{{{static_cast<int64_t>(rows.size())}, ir::DType::int64}, std::move(rows)};
+  return c.emit("gather", {x, c.computed(std::move(places))}, {{"axis", axis}});
+}
+
 void slice(Conversion& c) {
   const bool operands = c.has(1);
   const auto list = [&](size_t i, const char* name, Ints absent) {
@@ -121,7 +144,11 @@ void slice(Conversion& c) {
   ir::Shape begins(x.type.shape.size(), 0), stops = x.type.shape;
   for (size_t i = 0; i < starts.size(); ++i) {
     const int64_t axis = axis_of(c, axes[i], rank(x)), extent = at(x.type.shape, axis);
-    if (steps[i] != 1) c.refuse(fmt::format("has steps of {}", steps[i]));
+    if (steps[i] != 1) {
+      x = stepped(c, x, axis, starts[i], ends[i], steps[i]);
+      at(stops, axis) = at(x.type.shape, axis);
+      continue;
+    }
     at(begins, axis) = clamped(starts[i], extent);
     at(stops, axis) = std::max(at(begins, axis), clamped(ends[i], extent));
   }

@@ -31,6 +31,46 @@ TEST(ImportOperators, CountKnownIndicesFromTheEnd) {
   EXPECT_EQ(run(onnx, counted).y, (Numbers{1, 6, 5, 18}));
 }
 
+// Exporters reverse lists of pads so.
+TEST(ImportOperators, TakeEveryFewElementsOfListsThatAreKnown) {
+  const auto shaped = [](const Numbers& list, int64_t start, int64_t end, int64_t step) {
+    const auto onnx = model({node("Constant", {}, "list", {{"value", wholes(list)}}),
+                             node("Slice", {"list", "start", "end", "zero", "step"}, "shape"),
+                             node("Reshape", {"x", "shape"}, "rows"), node("Mul", {"rows", "w"}, "y")},
+                            {{"start", wholes({static_cast<double>(start)})},
+                             {"end", wholes({static_cast<double>(end)})},
+                             {"zero", wholes({0})},
+                             {"step", wholes({static_cast<double>(step)})},
+                             {"w", floats({4}, {1, 1, 1, 2})}});
+    try {
+      return import_onnx(onnx, {.loss = "mean_squared"}).text;
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  const auto rows = HasSubstr("%rows: float32[batch, 1, 4] = reshape(%x)");
+  constexpr int64_t most = int64_t{1} << 62;
+  EXPECT_THAT(shaped({4, 1, -1}, -1, -most, -1), rows);
+  EXPECT_THAT(shaped({4, 1, -1}, most, -4, -1), rows);
+  EXPECT_THAT(shaped({4, 9, 1, 9, -1}, 4, -6, -2), rows);
+  EXPECT_THAT(shaped({-1, 9, 1, 9, 4, 9}, -6, most, 2), rows);
+  EXPECT_THAT(shaped({9, 4, 1, -1}, -1, 0, -1), rows);
+  EXPECT_THAT(shaped({4, 1, -1}, 1, 2, most), HasSubstr("Reshape"));
+  EXPECT_EQ(shaped({4, 1, -1}, 0, 2, -1), "Slice /shape: picks no elements");
+  EXPECT_EQ(shaped({4, 1, -1}, 0, 2, 0), "Slice /shape: has steps of 0");
+}
+
+TEST(ImportOperators, RefuseStepsOfData) {
+  const auto onnx =
+      model({node("Slice", {"x", "one", "four", "one", "two"}, "part"), node("Mul", {"part", "w"}, "y")},
+            {{"one", wholes({1})}, {"four", wholes({4})}, {"two", wholes({2})}, {"w", floats({2}, {1, 1})}});
+  EXPECT_EQ(error_of(onnx, {.loss = "mean_squared"}), "Slice /part: has steps of 2");
+  const auto weight = model(
+      {node("Slice", {"w", "zero", "four", "zero", "two"}, "part"), node("Mul", {"x", "part"}, "y")},
+      {{"zero", wholes({0})}, {"four", wholes({4})}, {"two", wholes({2})}, {"w", floats({4}, {1, 2, 3, 4})}});
+  EXPECT_EQ(error_of(weight, {.loss = "mean_squared"}), "Slice /part: has steps of 2");
+}
+
 TEST(ImportOperators, SwishTakesItsSlope) {
   const Numbers x{-2, -1, 0, 1, 2, 3, 4, 5};
   for (const double alpha : {1.0, 1.5}) {
