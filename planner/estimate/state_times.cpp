@@ -58,10 +58,9 @@ double longer(const StageCost& stage, double seconds, double launches) {
   return std::max(stage.lead + seconds, launches) - std::max(stage.lead, 0.0);
 }
 
-// How many backward passes of a stage come after a gradient that is made in the last micro-batch, if there is
-// most time to hide its reduction. With virtual stages, the last micro-batches, as many as there are stages,
-// run their backward passes one chunk after the other; each chunk's gradients are reduced behind those of the
-// chunks that follow.
+// How many backward passes of a stage may hide the reduction of its gradients. Without virtual stages that is
+// the pass of the last micro-batch. With them, a stage runs the last pp micro-batches chunk by chunk, and the
+// gradients of a chunk are reduced behind the chunks that follow.
 //
 //   pp 2, two virtual stages: chunk 1 of micro-batches 6 and 7 | chunk 0 of 6 and 7 | end     1.5 passes
 double passes_behind(const Job& job) {
