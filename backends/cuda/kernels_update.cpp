@@ -27,13 +27,9 @@ class Rule {
   Rule(const Call& call, ir::Optimizer rule)
       : rule_(rule), row_(ir::row_of(rule)), numbers_(ir::numbers_of(row_, call.attrs)) {}
 
-  // An update without tensors, whose factor and flag are at `scalars` of the act's operands.
-  Update at(const Act& act, size_t scalars) const {
-    const size_t given = act.call.inputs.size();
-    Update u;
+  UpdateRule at(const Act& act) const {
+    UpdateRule u;
     u.rule = rule_;
-    if (given > scalars) u.scale = act.in(scalars);
-    if (given > scalars + 1) u.finite = act.in(scalars + 1);
     u.weight_decay = numbers_.decay;
     std::copy(std::begin(numbers_.number), std::end(numbers_.number), u.number);
     // lr, then left_of() each number.
@@ -53,6 +49,16 @@ class Rule {
           }));
     u.lr = values[0];
     std::copy(values.begin() + 1, values.end(), u.left);
+    return u;
+  }
+
+  // An update without tensors, whose factor and flag are at `scalars` of the act's operands.
+  Update at(const Act& act, size_t scalars) const {
+    const size_t given = act.call.inputs.size();
+    Update u;
+    static_cast<UpdateRule&>(u) = at(act);
+    if (given > scalars) u.scale = act.in(scalars);
+    if (given > scalars + 1) u.finite = act.in(scalars + 1);
     return u;
   }
 
@@ -99,14 +105,10 @@ std::unique_ptr<Kernel> make_update_rows(const Call& call, const Place& place) {
   return kernel(call, place, scratch_of_update(read),
                 [read, wide = any_float64(call), rule = Rule(call, rule_of(call.op))](const Act& act) {
                   const size_t inputs = act.call.inputs.size();
-                  const Update all = rule.at(act, inputs);
                   RowsUpdate u;
+                  static_cast<UpdateRule&>(u) = rule.at(act);
                   u.read = read;
                   u.read.out = act.in(1), u.read.index = act.in(inputs - 1);
-                  u.rule = all.rule, u.step_values = all.step_values;
-                  u.lr = all.lr, u.weight_decay = all.weight_decay;
-                  std::copy(std::begin(all.number), std::end(all.number), u.number);
-                  std::copy(std::begin(all.left), std::end(all.left), u.left);
                   for (size_t s = 0; s < act.call.outputs.size(); ++s) {
                     u.table.set(old_states[s], act.in(s == 0 ? 0 : s + 1));
                     u.table.set(new_states[s], act.out(s));

@@ -267,9 +267,17 @@ void launch_combine_grad(const Experts& experts, void* scratch, bool wide, Strea
 
 // --- updates
 
-// One rule on many tensors, some of which are copied in another type as well.
-struct Update {
+// An optimizer and the numbers of a step.
+struct UpdateRule {
   ir::Optimizer rule = ir::Optimizer::sgd;
+  const double* step_values = nullptr;  // lr and left in device memory, used instead
+  double lr = 0, weight_decay = 0;
+  double number[ir::OptimizerRow::most_numbers] = {},
+         left[ir::OptimizerRow::most_numbers] = {};  // as ir::Rates
+};
+
+// One rule on many tensors, some of which are copied in another type as well.
+struct Update : UpdateRule {
   // Address and type of each; null if the rule or the tensor has none. Results may overwrite states.
   enum What : int { w, g, m, v, norms, new_w, new_m, new_v, copy, whats };
   struct Tensor {
@@ -285,11 +293,7 @@ struct Update {
   static constexpr int most = 320;  // tensors: a kernel takes 32,764 bytes of parameters
   Tensor tensor[most];
   int tensors = 0;
-  Array scale, finite;                  // one element each, or null
-  const double* step_values = nullptr;  // lr and left in device memory, used instead
-  double lr = 0, weight_decay = 0;
-  double number[ir::OptimizerRow::most_numbers] = {},
-         left[ir::OptimizerRow::most_numbers] = {};  // as ir::Rates
+  Array scale, finite;  // one element each, or null
 };
 static_assert(sizeof(Update) <= 32764);
 // Sets `first` of its tensors.

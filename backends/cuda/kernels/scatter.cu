@@ -87,8 +87,8 @@ __global__ void fill_lists(const __grid_constant__ Gather g, Lists l) {
     }
 }
 
-// Calls body(hits, how many) with the indices of the slot's row in their order: once or, if there are too many
-// to sort, once for every `threads` of all indices.
+// Calls body(hits, how many) with the indices of the slot's row in their order: once or, if there are too
+// many to sort, once for every `threads` of all indices.
 template <class Body>
 __device__ void over_hits(const Gather& g, const Lists& l, int slot, int row, Body body) {
   __shared__ int given[sorted], hits[sorted];
@@ -273,8 +273,8 @@ void launch_update_rows(const RowsUpdate& u, void* scratch, bool wide, Stream st
                                  std::pair(Update::v, Update::new_v)}) {
     const int64_t bytes = g.extent * g.inner * size_of(static_cast<Type>(u.table.type[to]));
     if (bytes > 0 && u.table.data[to] && u.table.data[from] != u.table.data[to])
-      cudaMemcpyAsync(u.table.data[to], u.table.data[from], static_cast<size_t>(bytes),
-                      cudaMemcpyDefault, of(stream));
+      cudaMemcpyAsync(u.table.data[to], u.table.data[from], static_cast<size_t>(bytes), cudaMemcpyDefault,
+                      of(stream));
   }
   if (g.indices == 0 || g.extent == 0 || g.inner == 0) return;
   const Lists l = lists_of(g, hashed_slots(g), scratch);

@@ -50,9 +50,8 @@ __device__ A trust(ir::Optimizer rule, const ir::Rates<A>& rates, A weights, A m
   return A(1);
 }
 
-// U: Update, or one of rows.
-template <class A, class U>
-__device__ ir::Rates<A> rates_of(const U& u, const Update::Tensor& t) {
+template <class A>
+__device__ ir::Rates<A> rates_of(const UpdateRule& u, const Update::Tensor& t) {
   const double* const step = u.step_values;
   ir::Rates<A> rates;
   rates.lr = static_cast<A>(step ? step[0] : u.lr), rates.decay = static_cast<A>(u.weight_decay);

@@ -6,13 +6,9 @@
 
 namespace boxcar::backends::cuda {
 
-struct RowsUpdate {
-  Gather read;  // `out` has the gradients of rows
-  ir::Optimizer rule = ir::Optimizer::sgd;
-  Update::Tensor table;                 // without g; results overwrite states
-  const double* step_values = nullptr;  // as in Update
-  double lr = 0, weight_decay = 0;
-  double number[ir::OptimizerRow::most_numbers] = {}, left[ir::OptimizerRow::most_numbers] = {};
+struct RowsUpdate : UpdateRule {
+  Gather read;           // `out` has the gradients of rows
+  Update::Tensor table;  // without g; results overwrite states
 };
 // Takes scratch_of_update() of its Gather.
 int64_t scratch_of_update(const Gather& read);
