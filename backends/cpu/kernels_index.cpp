@@ -2,8 +2,8 @@
 #include <numeric>
 
 #include "backends/cpu/chunks.h"
-#include "backends/cpu/index_limit.h"
 #include "backends/cpu/reference.h"
+#include "backends/index_limit.h"
 
 namespace boxcar::backends::cpu {
 namespace {

@@ -2,7 +2,7 @@
 // classes is -1 here.
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/fast_math.h"
-#include "backends/cpu/index_limit.h"
+#include "backends/index_limit.h"
 #include "backends/cpu/reference.h"
 
 namespace boxcar::backends::cpu {

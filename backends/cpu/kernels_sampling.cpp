@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "backends/cpu/chunks.h"
-#include "backends/cpu/index_limit.h"
+#include "backends/index_limit.h"
 #include "backends/sampling.h"
 #include "sbp/error.h"
 
@@ -65,9 +65,7 @@ class Sampler {
     const auto begin = keys_.begin() + own.begin, end = keys_.begin() + own.end, last = begin + share;
     std::nth_element(begin, last, end);
     if (std::any_of(last, end, [](int64_t key) { return key >> kRowBits == 0; }))
-      throw Error::fault(
-          op_, fmt::format("draws {} of the {} classes from {} on, but more are those of labels", share,
-                           own.size(), first_ + own.begin));
+      refuse_part(op_, classes_, samples_, parts_, first_, part);
     const auto before = static_cast<std::ptrdiff_t>(rows_.size());
     for (auto at = begin; at != last; ++at) rows_.push_back(*at & ((int64_t{1} << kRowBits) - 1));
     std::sort(rows_.begin() + before, rows_.end());

@@ -136,6 +136,8 @@ class CudaBackend : public Backend {
     const auto algorithms = options.fast ? std::make_shared<Algorithms>(options.algorithms) : nullptr;
     const auto after_waiting = [this] {
       if (nccl_) nccl_->check();
+      for (const auto& device : devices_)
+        if (device) device->faults().check();
     };
     for (size_t i = 0; i < mine.size(); ++i)
       at(devices_, mine[i]) =

@@ -95,9 +95,16 @@ PinnedMemory::PinnedMemory(int64_t bytes) {
   data_ = static_cast<std::byte*>(data);
 }
 
-CudaMark::CudaMark(std::shared_ptr<Events> events, cudaStream_t stream)
-    : events_(std::move(events)), event_(events_->take()) {
+CudaMark::CudaMark(std::shared_ptr<Events> events, std::shared_ptr<const KernelFaults> faults,
+                   cudaStream_t stream)
+    : events_(std::move(events)), faults_(std::move(faults)), event_(events_->take()) {
   check(cudaEventRecord(event_, stream), "a mark is set");
+}
+
+bool CudaMark::passed() const {
+  if (!has_passed(event_)) return false;
+  faults_->check();
+  return true;
 }
 
 // "Not ready" is kept as the thread's last error, where the next launch would find it.
@@ -120,10 +127,12 @@ double CudaTimedMark::seconds_since(const TimedMark& earlier) const {
   return 1e-3 * static_cast<double>(milliseconds);
 }
 
-CudaQueue::CudaQueue(int gpu, std::shared_ptr<Events> events, cpu::Waits& waits,
-                     std::function<void()> after_waiting, Recorder& recorder, const void* device, bool first)
+CudaQueue::CudaQueue(int gpu, std::shared_ptr<Events> events, std::shared_ptr<KernelFaults> faults,
+                     cpu::Waits& waits, std::function<void()> after_waiting, Recorder& recorder,
+                     const void* device, bool first)
     : gpu_(gpu),
       events_(std::move(events)),
+      faults_(std::move(faults)),
       waits_(waits),
       after_waiting_(std::move(after_waiting)),
       recorder_(recorder),
@@ -176,6 +185,7 @@ void CudaQueue::finish_to(const Mark& mark) {
   use();
   const auto event = dynamic_cast<const CudaMark&>(mark).event();
   wait_for([event] { return cudaEventQuery(event); }, waits_);
+  faults_->check();
 }
 
 void CudaQueue::expect_marks(int64_t marks) {
@@ -186,7 +196,7 @@ void CudaQueue::expect_marks(int64_t marks) {
 std::shared_ptr<CudaMark> CudaQueue::cuda_mark() {
   const auto mine = turn();
   use();
-  return std::make_shared<CudaMark>(events_, stream_);
+  return std::make_shared<CudaMark>(events_, faults_, stream_);
 }
 std::shared_ptr<const Mark> CudaQueue::mark() { return cuda_mark(); }
 std::shared_ptr<const TimedMark> CudaQueue::timed_mark() {
@@ -223,6 +233,7 @@ CudaDevice::CudaDevice(int gpu, cpu::Waits& waits, std::function<void()> after_w
       after_waiting_(std::move(after_waiting)),
       recorder_(recorder),
       events_(std::make_shared<Events>(gpu)),
+      faults_(std::make_shared<KernelFaults>()),
       pinned_((on(gpu), 2 * half_bytes)),
       libraries_(waits, std::move(algorithms)) {
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream is made");
@@ -265,7 +276,7 @@ void CudaDevice::reserve(int64_t bytes) {
 }
 
 std::unique_ptr<Queue> CudaDevice::queue(ir::QueueKind kind) {
-  return std::make_unique<CudaQueue>(gpu_, events_, waits_, after_waiting_, recorder_, this,
+  return std::make_unique<CudaQueue>(gpu_, events_, faults_, waits_, after_waiting_, recorder_, this,
                                      kind == ir::QueueKind::network);
 }
 

@@ -19,6 +19,7 @@
 
 #include "backends/cpu/waits.h"
 #include "backends/cuda/cuda_recorder.h"
+#include "backends/cuda/kernel_faults.h"
 #include "backends/cuda/kernel_table.h"
 #include "backends/device.h"
 #include "sbp/at.h"
@@ -67,15 +68,17 @@ bool has_passed(cudaEvent_t event);
 
 class CudaMark : public Mark {
  public:
-  CudaMark(std::shared_ptr<Events> events, cudaStream_t stream);
+  CudaMark(std::shared_ptr<Events> events, std::shared_ptr<const KernelFaults> faults, cudaStream_t stream);
   ~CudaMark() override { events_->give(event_); }
   CudaMark(const CudaMark&) = delete;
   CudaMark& operator=(const CudaMark&) = delete;
   cudaEvent_t event() const { return event_; }
-  bool passed() const override { return has_passed(event_); }
+  // Throws Error (fault) if a kernel has found a fault in its operands.
+  bool passed() const override;
 
  private:
   const std::shared_ptr<Events> events_;
+  const std::shared_ptr<const KernelFaults> faults_;
   cudaEvent_t event_;
 };
 
@@ -96,8 +99,8 @@ class CudaQueue : public Queue {
  public:
   // `device`: when acts are recorded, queues with the same one share step values. `first`: its blocks get a
   // multiprocessor before those of other queues.
-  CudaQueue(int gpu, std::shared_ptr<Events> events, cpu::Waits& waits, std::function<void()> after_waiting,
-            Recorder& recorder, const void* device, bool first);
+  CudaQueue(int gpu, std::shared_ptr<Events> events, std::shared_ptr<KernelFaults> faults, cpu::Waits& waits,
+            std::function<void()> after_waiting, Recorder& recorder, const void* device, bool first);
   ~CudaQueue() override;
   void copy(void* to, const void* from, const Block& block) override;
   void fill_zero(void* to, int64_t bytes) override;
@@ -123,10 +126,12 @@ class CudaQueue : public Queue {
   std::string under_way(const std::string& end) const { return recorder_.under_way(end); }
   StepValues* steps() const { return recorder_.steps(device_); }
   int gpu() const { return gpu_; }
+  KernelFaults& faults() { return *faults_; }
 
  private:
   const int gpu_;
   const std::shared_ptr<Events> events_;
+  const std::shared_ptr<KernelFaults> faults_;
   cpu::Waits& waits_;
   const std::function<void()> after_waiting_;
   Recorder& recorder_;
@@ -153,6 +158,7 @@ class CudaDevice : public Device {
   void from_host(void* to, const void* from, int64_t bytes) override;
   int gpu() const { return gpu_; }
   const std::set<Made>& made() const { return libraries_.made(); }
+  const KernelFaults& faults() const { return *faults_; }
 
  private:
   // Half of the pinned memory; copies from and to other host memory go through both in turn.
@@ -167,6 +173,7 @@ class CudaDevice : public Device {
   const std::function<void()> after_waiting_;
   Recorder& recorder_;
   const std::shared_ptr<Events> events_;
+  const std::shared_ptr<KernelFaults> faults_;
   std::byte* arena_ = nullptr;
   std::mutex mutex_;  // of the stream of copies
   cudaStream_t stream_ = nullptr;

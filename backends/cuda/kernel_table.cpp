@@ -9,6 +9,7 @@
 
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/cuda_device.h"
+#include "backends/index_limit.h"
 #include "backends/random.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
@@ -29,6 +30,42 @@ std::string types_of(const Call& call) {
       if (std::find(names.begin(), names.end(), ir::to_text(type.dtype)) == names.end())
         names.emplace_back(ir::to_text(type.dtype));
   return fmt::format("{}", fmt::join(names, ", "));
+}
+
+bool is_whole(const ir::TensorType& type) {
+  return type.dtype == ir::DType::int64 || type.dtype == ir::DType::int32;
+}
+
+// A kernel behind one that checks the indices that it reads.
+class Checked : public Kernel {
+ public:
+  Checked(std::unique_ptr<Kernel> check, std::unique_ptr<Kernel> kernel)
+      : check_(std::move(check)), kernel_(std::move(kernel)) {}
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs,
+           const Moment& moment) override {
+    check_->run(inputs, outputs, moment);
+    kernel_->run(inputs, outputs, moment);
+  }
+
+ private:
+  const std::unique_ptr<Kernel> check_, kernel_;
+};
+
+// The kernel itself if its op's indices have no limit.
+std::unique_ptr<Kernel> with_limit(std::unique_ptr<Kernel> made, const Call& call, const Place& place) {
+  const IndexLimit limit(call);
+  if (limit.below() == 0) return made;
+  const auto last = std::find_if(call.inputs.rbegin(), call.inputs.rend(), is_whole);
+  if (last == call.inputs.rend())
+    throw Error::fault(call.op, "has a limit of indices, but no operand of them");
+  const auto operand = static_cast<size_t>(call.inputs.rend() - last) - 1;
+  int64_t* const found =
+      place.queue.faults().word([limit](int64_t index) { limit.check(static_cast<double>(index)); });
+  auto check = kernel(call, place, 0,
+                      [operand, found, below = limit.below(), count = last->elements()](const Act& act) {
+                        launch_check_limit(act.in(operand), count, below, found, act.stream);
+                      });
+  return std::make_unique<Checked>(std::move(check), std::move(made));
 }
 
 }  // namespace
@@ -94,7 +131,7 @@ std::unique_ptr<Kernel> make_kernel(const Call& call, CudaQueue& queue, Librarie
   if (!kernel)
     throw Error::fault(call.op, fmt::format("has no kernel on the CUDA backend for {}", types_of(call)));
   libraries.prepared(call.op);
-  return kernel;
+  return with_limit(std::move(kernel), call, {queue, libraries});
 }
 
 namespace {

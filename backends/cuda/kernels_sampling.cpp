@@ -1,6 +1,7 @@
 // Rows of classes that are drawn at random together with those of all labels (ir/ops/nn_sampling.cpp).
 #include <cstring>
 
+#include "backends/cuda/cuda_device.h"
 #include "backends/cuda/kernel_table.h"
 #include "backends/cuda/kernels/sampling.h"
 #include "backends/sampling.h"
@@ -8,10 +9,13 @@
 namespace boxcar::backends::cuda {
 namespace {
 
-Sampling sampling_of(const Call& call, size_t labels, int64_t classes, int64_t samples) {
+Sampling sampling_of(const Call& call, const Place& place, size_t labels, int64_t classes, int64_t samples) {
   Sampling s;
   s.label_count = call.inputs[labels].elements(), s.classes = classes, s.samples = samples;
   s.parts = ir::attr_int(call.attrs, "parts"), s.first = ir::attr_int(call.attrs, "first");
+  s.found = place.queue.faults().word([op = call.op, s](int64_t found) {
+    refuse_part(op, s.classes, s.samples, s.parts, s.first, found - 1);
+  });
   return s;
 }
 
@@ -37,14 +41,14 @@ Sampling drawn(Sampling s, const Act& act, size_t labels) {
 }
 
 std::unique_ptr<Kernel> make_sample_rows(const Call& call, const Place& place) {
-  const Sampling shape = sampling_of(call, 1, call.inputs[0].shape[0], call.outputs[0].shape[0]);
+  const Sampling shape = sampling_of(call, place, 1, call.inputs[0].shape[0], call.outputs[0].shape[0]);
   return kernel(call, place, scratch_of(shape), [shape, width = call.inputs[0].shape[1]](const Act& act) {
     launch_sample_rows(drawn(shape, act, 1), act.in(0), act.out(0), width, act.scratch, act.stream);
   });
 }
 
 std::unique_ptr<Kernel> make_sample_rows_grad(const Call& call, const Place& place) {
-  const Sampling shape = sampling_of(call, 1, call.outputs[0].shape[0], call.inputs[0].shape[0]);
+  const Sampling shape = sampling_of(call, place, 1, call.outputs[0].shape[0], call.inputs[0].shape[0]);
   return kernel(call, place, scratch_of(shape), [shape, width = call.inputs[0].shape[1]](const Act& act) {
     launch_sample_rows_grad(drawn(shape, act, 1), act.in(0), act.out(0), width, act.scratch, act.stream);
   });
@@ -52,7 +56,7 @@ std::unique_ptr<Kernel> make_sample_rows_grad(const Call& call, const Place& pla
 
 std::unique_ptr<Kernel> make_sample_labels(const Call& call, const Place& place) {
   const Sampling shape =
-      sampling_of(call, 0, ir::attr_int(call.attrs, "classes"), ir::attr_int(call.attrs, "samples"));
+      sampling_of(call, place, 0, ir::attr_int(call.attrs, "classes"), ir::attr_int(call.attrs, "samples"));
   return kernel(call, place, scratch_of(shape), [shape](const Act& act) {
     launch_sample_labels(drawn(shape, act, 0), act.out(0), act.scratch, act.stream);
   });

@@ -124,15 +124,8 @@ TEST_F(OwnModel, EverySplitHasTheSingleDevicesLosses) {
   }
 }
 
-// docs/examples/partial_fc.txt with 16 classes in four parts, each of which draws three: room for three
-// labels.
 TEST_F(OwnModel, EverySplitDrawsTheSameClasses) {
-  std::ifstream file(examples + "partial_fc.txt");
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  for (const auto& [from, to] :
-       {std::pair("1000000", "16"), {"100000", "12"}, {"parts=8", "parts=4"}, {"512", "8"}})
-    text = replace_all(text, from, to);
-  const TemporaryFile graph("sampled.txt", text), plan("best.txt", "");
+  const TemporaryFile graph("sampled.txt", small_partial_fc()), plan("best.txt", "");
   const auto job = [&](Words more) {
     more.push_back("--graph=" + graph.path());
     more.emplace_back("--global-batch=3");
@@ -297,31 +290,23 @@ TEST_F(OwnModel, AMaximumOfSumsHasItsGradientUnderEveryPlan) {
 
 // Data are checked when they are read; an index that is computed is checked where it is taken.
 TEST_F(OwnModel, AnIndexThatIsComputedStaysInsideOfItsTable) {
-  const auto said = [&](const std::string& index, const std::string& taken, const Words& plan = {}) {
-    const TemporaryFile graph("computed.txt",
-                              "graph g\n%i: int64[batch] = input()\n%w: float32[5, 4] = parameter()\n%k = "
-                              "slice(%i) {starts=[0], ends=[batch]}\n" +
-                                  index + taken);
+  const auto said = [&](const std::string& j, const std::string& op, const Words& plan = {}) {
+    const TemporaryFile graph("computed.txt", graph_of_computed_indices(j, op));
     Words words{"train", "--graph=" + graph.path(), "--data=random", "--global-batch=64", "--steps=1"};
     words.insert(words.end(), plan.begin(), plan.end());
     const Output output = run_program(words);
     EXPECT_EQ(output.exit_code, output.err.empty() ? 0 : 3);
     return output.err;
   };
-  const std::string sum = "%j = add(%k, %k)\n", unused = "%own = embedding(%w, %k)\n",
-                    end = "%both = mul(%e, %own)\n%loss = reduce_mean(%both) {axes=[0, 1]}\n";
-  EXPECT_EQ(said("%j = sub(%k, %k)\n", unused + "%e = embedding(%w, %j)\n" + end), "");
+  EXPECT_EQ(said("sub(%k, %k)", "embedding(%w, %j)"), "");
   for (const char* op : {"embedding(%w, %j)", "gather(%w, %j) {axis=0}"}) {
-    EXPECT_THAT(said(sum, unused + "%e = " + op + "\n" + end),
+    EXPECT_THAT(said("add(%k, %k)", op),
                 testing::MatchesRegex(
                     "boxcar: device [0-9]+: e: (embedding|gather): has the index [5-8], expected 0 to 4\n"))
         << op;
-    EXPECT_THAT(said("%j = neg(%k)\n", unused + "%e = " + op + "\n" + end, {"--dp=2"}),
-                HasSubstr(": has the index -"))
-        << op;
+    EXPECT_THAT(said("neg(%k)", op, {"--dp=2"}), HasSubstr(": has the index -")) << op;
   }
-  EXPECT_THAT(said(sum, unused + "%c = cross_entropy(%own, %j)\n%loss = reduce_mean(%c) {axes=[0]}\n"),
-              HasSubstr("cross_entropy: has the index "));
+  EXPECT_THAT(said("add(%k, %k)", "cross_entropy(%own, %j)"), HasSubstr("cross_entropy: has the index "));
 }
 
 TEST_F(OwnModel, ALossOfNanEndsTheRun) {

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/run_program.h"
@@ -24,6 +25,31 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using Words = std::vector<std::string>;
+
+// A graph of docs/examples with these words in place of others.
+inline std::string small_example(const std::string& name,
+                                 const std::vector<std::pair<const char*, const char*>>& words) {
+  std::ifstream file(BOXCAR_SOURCE_DIR "/docs/examples/" + name);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  for (const auto& [from, to] : words) text = replace_all(text, from, to);
+  return text;
+}
+
+// 16 classes in four parts, each of which draws three: room for three labels.
+inline std::string small_partial_fc() {
+  return small_example("partial_fc.txt",
+                       {{"1000000", "16"}, {"100000", "12"}, {"parts=8", "parts=4"}, {"512", "8"}});
+}
+
+// A graph in which %j, a sum of indices into a table of 5 rows, is read by `op`: "embedding(%w, %j)".
+inline std::string graph_of_computed_indices(const std::string& j, const std::string& op) {
+  return "graph g\n%i: int64[batch] = input()\n%w: float32[5, 4] = parameter()\n"
+         "%k = slice(%i) {starts=[0], ends=[batch]}\n%j = " +
+         j + "\n%own = embedding(%w, %k)\n%e = " + op + "\n" +
+         (op.starts_with("cross_entropy")
+              ? "%loss = reduce_mean(%e) {axes=[0]}\n"
+              : "%both = mul(%e, %own)\n%loss = reduce_mean(%both) {axes=[0, 1]}\n");
+}
 
 // In a child process: becomes the program, with its output in `out`.
 [[noreturn]] inline void run(const Words& words, const char* out = "/dev/null") {

@@ -134,6 +134,8 @@ void launch_gather(const Gather& gather, bool wide, Stream stream);
 // table[o, r, i] = sum of out[o, j, i] over the j whose index is r, in their order. `bytes`: of the table.
 int64_t scratch_of(const Gather& gather);
 void launch_gather_grad(const Gather& gather, int64_t bytes, void* scratch, bool wide, Stream stream);
+// Writes an index to `found` if it is not 0 to below - 1; such an index is never 0.
+void launch_check_limit(Array index, int64_t count, int64_t below, int64_t* found, Stream stream);
 // out[j, c] = index[j] - offset == c, `extent` classes.
 void launch_one_hot(const Gather& one_hot, Stream stream);
 // Along the middle of [outer, extent, inner].

@@ -58,7 +58,10 @@ __global__ void draw_part(const __grid_constant__ Sampling s, int* places, int* 
   for (int64_t from = begin; from < end; from += threads) {
     const int64_t row = from + threadIdx.x;
     const bool drawn = row < end && key_of(s, places, key, row, row_bits) <= low;
-    if (row < end && !drawn && places[row] == has_label) atomicAdd(left_out, 1);
+    if (row < end && !drawn && places[row] == has_label) {
+      atomicAdd(left_out, 1);
+      *s.found = 1 + static_cast<int64_t>(blockIdx.x);
+    }
     const unsigned votes = __ballot_sync(0xffffffffu, drawn);
     if (lane == 0) counts[warp] = __popc(votes);
     __syncthreads();

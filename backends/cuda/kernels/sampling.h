@@ -11,6 +11,7 @@ struct Sampling {
   int64_t label_count = 0, classes = 0, samples = 0, parts = 1, first = 0;
   uint64_t key = 0;
   const uint64_t* key_at = nullptr;  // the key in device memory, used instead
+  int64_t* found = nullptr;          // gets 1 + a part that has more classes of labels than it draws
 };
 // Finds the place of each class in the sample, in scratch memory, for the launchers below.
 int64_t scratch_of(const Sampling& sampling);

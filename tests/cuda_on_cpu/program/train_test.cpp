@@ -8,6 +8,7 @@
 namespace boxcar::tests {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -29,6 +30,75 @@ class TrainOnGpus : public Train {
     for (const auto& [step, loss] : wanted) EXPECT_NEAR(got.at(step), loss, 1e-5 * loss) << "step " << step;
   }
 };
+
+// A model of the user's own, which has inputs in place of text.
+class TrainOwnOnGpus : public TrainOnGpus {
+ protected:
+  static std::map<int, double> own(const std::string& graph, const char* backend, const Words& plan) {
+    Words words{"train",
+                "--graph=" + graph,
+                "--data=random",
+                "--steps=4",
+                "--json",
+                "--precision=fp32",
+                std::string("--backend=") + backend};
+    words.insert(words.end(), plan.begin(), plan.end());
+    const Output output = run_program(words);
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    return losses(output.out);
+  }
+  static void expect_the_same(const std::string& graph, const std::vector<Words>& plans) {
+    have(2);
+    for (const Words& plan : plans) {
+      SCOPED_TRACE(plan.back());
+      expect_near(own(graph, "cuda", plan), own(graph, "cpu", plan));
+    }
+  }
+};
+
+TEST_F(TrainOwnOnGpus, SamplesWhatTheCpuSamples) {
+  const TemporaryFile graph("sampled.txt", small_partial_fc());
+  expect_the_same(graph.path(), {{"--global-batch=3", "--dp=1"},
+                                 {"--global-batch=3", "--micro-batch=1", "--pp=2"},
+                                 {"--global-batch=6", "--micro-batch=3", "--dp=2", "--zero=1"}});
+}
+
+// Also in graphs of steps, and with several devices.
+TEST_F(TrainOwnOnGpus, NamesAnOperandThatAKernelCannotTake) {
+  have(2);
+  const auto said = [](const std::string& text, const Words& plan) {
+    const TemporaryFile graph("given.txt", text);
+    Words words{"train", "--graph=" + graph.path(), "--data=random", "--backend=cuda", "--precision=fp32"};
+    words.insert(words.end(), plan.begin(), plan.end());
+    const Output output = run_program(words);
+    EXPECT_THAT(output.exit_code, AnyOf(0, 3));
+    return output.exit_code == 0 ? "" : output.err;
+  };
+  const Words few{"--steps=2", "--global-batch=64"}, many{"--steps=30", "--global-batch=64", "--cuda-graph"},
+      split{"--steps=2", "--global-batch=64", "--dp=2"};
+  for (const Words& plan : {few, many, split}) {
+    EXPECT_EQ(said(graph_of_computed_indices("sub(%k, %k)", "embedding(%w, %j)"), plan), "");
+    for (const char* op : {"embedding(%w, %j)", "gather(%w, %j) {axis=0}", "cross_entropy(%own, %j)"}) {
+      const std::string type = std::string(op).substr(0, std::string(op).find('('));
+      EXPECT_THAT(said(graph_of_computed_indices("neg(%k)", op), plan), HasSubstr(type + ": has the index -"))
+          << op;
+    }
+    EXPECT_THAT(said(small_partial_fc(), plan),
+                ContainsRegex("sample_(rows|labels): draws 3 of the 4 classes from [0-9]+ on, but more are "
+                              "those of labels"));
+  }
+}
+
+TEST_F(TrainOwnOnGpus, UpdatesTheRowsThatTheCpuUpdates) {
+  const Words rows{"--sparse-tables", "--clip-norm=0", "--global-batch=8"};
+  const auto with_rows = [&](Words more) {
+    more.insert(more.begin(), rows.begin(), rows.end());
+    return more;
+  };
+  const TemporaryFile graph("tables.txt", small_example("wide_deep.txt", {{"2322444", "40"}, {"1024", "8"}}));
+  expect_the_same(graph.path(), {with_rows({"--dp=1"}), with_rows({"--dp=2", "--zero=1"}),
+                                 with_rows({"--dp=1", "--optimizer=adagrad"})});
+}
 
 // One GPU per device, which then communicate by NCCL, and one GPU that all share.
 TEST_F(TrainOnGpus, HasTheLossesOfTheCpu) {

@@ -1,5 +1,6 @@
 // The limit of an index that the graph computes. Data are checked when they are read, computed indices when a
-// kernel reads them. An index into another part of a split axis is within the limit.
+// kernel reads them. An index into another part of a split axis is within the limit. The last operand of
+// whole numbers holds an op's indices.
 //
 //   embedding(%table, %i) {below=5}     an index of 7 ends the run
 #pragma once
@@ -11,7 +12,7 @@
 #include "backends/device.h"
 #include "sbp/error.h"
 
-namespace boxcar::backends::cpu {
+namespace boxcar::backends {
 
 class IndexLimit {
  public:
@@ -20,6 +21,7 @@ class IndexLimit {
       below_ = std::get<int64_t>(below->second);
   }
 
+  int64_t below() const { return below_; }  // 0: no limit
   // Throws Error (fault) naming op and index if it is outside the limit.
   void check(double index) const {
     if (below_ > 0 && !(index >= 0 && index < static_cast<double>(below_)))
@@ -28,7 +30,7 @@ class IndexLimit {
 
  private:
   std::string op_;
-  int64_t below_ = 0;  // 0: no limit
+  int64_t below_ = 0;
 };
 
-}  // namespace boxcar::backends::cpu
+}  // namespace boxcar::backends
