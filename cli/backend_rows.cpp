@@ -59,6 +59,7 @@ const std::vector<BackendRow>& backend_rows() {
        .keys = {"cuda_graph", "fast", "require_fast", "algorithms", "share_gpus", "collective_timeout",
                 "library_memory"},
        .gpus = true,
+       .pad_vocab = 64,
        .prepare = backends::cuda::prepare_environment,
        .make = make_cuda,
        .measure = measure_cuda}};

@@ -27,6 +27,7 @@ struct BackendRow {
   std::vector<std::string> meant;  // other names that people use
   std::vector<std::string> keys;   // keys of section run only for this backend
   bool gpus = false;               // its devices have memory of their own; otherwise they take the machine's
+  int64_t pad_vocab = 1;  // training's default: products with tables of so many words have fast kernels
   // Called before anything (MPI too) is started; null if there is nothing to prepare. `processes`: of the
   // run.
   void (*prepare)(int processes) = nullptr;

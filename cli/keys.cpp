@@ -200,7 +200,7 @@ void add_transformer_keys(std::vector<Key>& k) {
                     "without bias: queries, keys and values have biases all the same, as in Qwen2"));
   k.push_back(entry("model", "dropout", MODEL(dropout), 0, 0.99, "dropout probability"));
   k.push_back(entry("model", "pad_vocab", MODEL(pad_vocab_to), 1, million,
-                    "vocabulary padded to a multiple of this x tp (1: not)"));
+                    "tables have a multiple of this x tp words (1: the vocabulary's)"));
   k.push_back(
       entry("model", "experts", MODEL(experts), 0, 100000, "experts of each feed-forward layer, 0: dense"));
   k.push_back(otherwise("2 where there are experts",

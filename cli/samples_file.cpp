@@ -109,8 +109,8 @@ measure::KernelSample kernel_of(const json& row) {
   const ir::OpDef& def = ir::op(call.op);
   call.inputs = types_of(row, "inputs");
   call.outputs = types_of(row, "outputs");
-  call.attrs = attrs_in(row);
   try {
+    call.attrs = ir::complete(def, attrs_in(row));  // a file may be older than an attribute
     if (def.infer(call.inputs, call.attrs) != call.outputs)
       throw Error::input("outputs", "are not of the types that its inputs give");
   } catch (const Error& error) {  // of an attribute's type, too

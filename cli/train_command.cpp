@@ -40,10 +40,8 @@ namespace host = backends::host;
 using Order = std::vector<std::pair<int, int>>;  // of communication
 
 // Defaults of training: this machine, numbers as they are.
-const std::map<std::string, std::string> defaults{{"cluster.preset", "local"},
-                                                  {"train.precision", "fp32"},
-                                                  {"train.learning_rate", "0.001"},
-                                                  {"model.pad_vocab", "1"}};
+const std::map<std::string, std::string> defaults{
+    {"cluster.preset", "local"}, {"train.precision", "fp32"}, {"train.learning_rate", "0.001"}};
 
 bool is_of_text(const GivenKeys& given) {
   const auto family = given.find("model.family");
@@ -65,8 +63,12 @@ void refuse_what_is_simulated_alone(const GivenKeys& given) {
 }
 
 GivenKeys with_defaults(GivenKeys given) {
-  for (const auto& [path, text] : defaults)
-    if (!path.starts_with("model.") || is_of_text(given)) given.try_emplace(path, Given{text, path});
+  for (const auto& [path, text] : defaults) given.try_emplace(path, Given{text, path});
+  const auto backend = given.find("run.backend");
+  for (const BackendRow& row : backend_rows())
+    if (row.name == (backend == given.end() ? training::TrainRun().backend : backend->second.text) &&
+        is_of_text(given))
+      given.try_emplace("model.pad_vocab", Given{std::to_string(row.pad_vocab), "model.pad_vocab"});
   if (!given.contains("cluster.gpus")) given.try_emplace("parallel.dp", Given{"1", "parallel.dp"});
   return given;
 }

@@ -9,19 +9,23 @@
 #include "backends/host/files.h"
 #include "backends/host/initial.h"
 #include "backends/host/parts.h"
+#include "backends/host/vocabulary.h"
 #include "sbp/error.h"
 
 namespace boxcar::training {
 
 namespace host = backends::host;
 
-host::GlobalTensors drawn(const planner::Places& places, int64_t layers, int64_t seed) {
+host::GlobalTensors drawn(const planner::Places& places, const ir::models::Model& model, int64_t seed) {
   host::GlobalTensors tensors;
   for (const planner::Place& place : places.places) {
     if (!is_state(place) || place.holding == planner::Holding::moment || tensors.contains(place.tensor))
       continue;
-    const host::InitialRule rule = host::initial_rule(place.tensor, layers, place.type.shape);
-    tensors[place.tensor] = host::initial_tensor(place.tensor, place.type, rule, seed);
+    const ir::Shape& shape = place.type.shape;
+    const ir::TensorType real{host::without_padding(place.tensor, shape, model), place.type.dtype};
+    const host::InitialRule rule = host::initial_rule(place.tensor, model.layers(), real.shape);
+    host::StoredTensor tensor = host::initial_tensor(place.tensor, real, rule, seed);
+    tensors[place.tensor] = real.shape == shape ? std::move(tensor) : host::fitted(tensor, shape);
   }
   return tensors;
 }
@@ -79,7 +83,7 @@ Beginning beginning(const TrainRun& run, const TrainingJob& prepared, const std:
   }
   if (!run.init_from.empty()) return {state, host::read_weights(run.init_from, prepared.model)};
   if (const ir::models::GraphModel* graph = prepared.model.graph()) need_no_table(*graph, name);
-  return {state, drawn(prepared.places, prepared.job->model.layers(), run.seed)};
+  return {state, drawn(prepared.places, prepared.model, run.seed)};
 }
 
 }  // namespace boxcar::training

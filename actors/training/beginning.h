@@ -15,7 +15,8 @@ namespace boxcar::training {
 
 // Random weights by position, so that every plan begins with the same. Moments, which begin at zero, are left
 // out.
-backends::host::GlobalTensors drawn(const planner::Places& places, int64_t layers, int64_t seed);
+backends::host::GlobalTensors drawn(const planner::Places& places, const ir::models::Model& model,
+                                    int64_t seed);
 
 // The folder for checkpoints, made if missing; null if this process writes none. Throws Error (bad input) if
 // it holds another run's.

@@ -2,8 +2,9 @@
 // classes is -1 here.
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/fast_math.h"
-#include "backends/index_limit.h"
 #include "backends/cpu/reference.h"
+#include "backends/index_limit.h"
+#include "ir/ops/classes.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -35,20 +36,21 @@ double exp_sum(const Operands& operands, const In<A>& logits, int64_t start, int
 // With the maximum and the sum if the op has them as results.
 std::unique_ptr<Kernel> make_cross_entropy(const Call& call) {
   const Around rows = around(call.inputs[0].shape, -1);
+  const int64_t classes = ir::classes_here(call.attrs, rows.extent);
   return for_acc(call, [&]<class A>() {
     std::vector<Out<double>> parts;
     for (size_t i = 1; i < call.outputs.size(); ++i) parts.emplace_back(call, i);
-    return kernel([rows, parts, logits = In<A>(call, 0), labels = Labels(call, 1, rows.extent, 0),
+    return kernel([rows, classes, parts, logits = In<A>(call, 0), labels = Labels(call, 1, rows.extent, 0),
                    loss = Out<double>(call, 0)](const Operands& operands) {
       Chunk<A> buffer;
       for (int64_t row = 0; row < rows.outer; ++row) {
         const int64_t start = row * rows.extent, label = labels.at(operands, row);
         A most = -std::numeric_limits<A>::infinity();
-        for_chunks(rows.extent, [&](int64_t at, int64_t n) {
+        for_chunks(classes, [&](int64_t at, int64_t n) {
           most = std::max(most, max_of(
                                     n, [](A v) { return v; }, logits.load(operands, start + at, n, buffer)));
         });
-        const double sum = exp_sum(operands, logits, start, rows.extent, most);
+        const double sum = exp_sum(operands, logits, start, classes, most);
         const double picked = label < 0 ? 0 : logits.element(operands, start + label);
         loss.put(std::log(sum) + most - picked, operands, row);
         if (!parts.empty()) parts[0].put(most, operands, row), parts[1].put(sum, operands, row);
@@ -59,12 +61,13 @@ std::unique_ptr<Kernel> make_cross_entropy(const Call& call) {
 
 std::unique_ptr<Kernel> make_sum_exp(const Call& call) {
   const Around rows = around(call.inputs[0].shape, -1);
+  const int64_t classes = ir::classes_here(call.attrs, rows.extent);
   return for_acc(call, [&]<class A>() {
-    return kernel([rows, logits = In<A>(call, 0), m = In<A>(call, 1),
+    return kernel([rows, classes, logits = In<A>(call, 0), m = In<A>(call, 1),
                    z = Out<double>(call, 0)](const Operands& operands) {
       for (int64_t row = 0; row < rows.outer; ++row) {
         const A most = m.element(operands, row);
-        z.put(exp_sum(operands, logits, row * rows.extent, rows.extent, most), operands, row);
+        z.put(exp_sum(operands, logits, row * rows.extent, classes, most), operands, row);
       }
     });
   });
@@ -115,8 +118,9 @@ std::unique_ptr<Kernel> make_nll(const Call& call) {
 // dloss (exp(logits - m) / z - one_hot(label))
 std::unique_ptr<Kernel> make_cross_entropy_grad(const Call& call) {
   const Around rows = around(call.inputs[1].shape, -1);
+  const int64_t classes = ir::classes_here(call.attrs, rows.extent);
   return for_acc(call, [&]<class A>() {
-    return kernel([rows, dloss = In<A>(call, 0), logits = In<A>(call, 1), m = In<A>(call, 2),
+    return kernel([rows, classes, dloss = In<A>(call, 0), logits = In<A>(call, 1), m = In<A>(call, 2),
                    z = In<A>(call, 3),
                    labels = Labels(call, 4, rows.extent, ir::attr_int(call.attrs, "offset")),
                    dlogits = Out<A>(call, 0)](const Operands& operands) {
@@ -129,6 +133,8 @@ std::unique_ptr<Kernel> make_cross_entropy_grad(const Call& call) {
           each(
               n, [=](A v) { return fast_exp(v - most) * inverse; }, to.at,
               logits.load(operands, start + at, n, from));
+          if (const int64_t real = std::clamp<int64_t>(classes - at, 0, n); real < n)
+            std::fill(to.at + real, to.at + n, A(0));
           if (label >= at && label < at + n) to.at[label - at] -= A(1);
           change_each(
               n, [d](A v) { return v * d; }, to.at);

@@ -1,8 +1,12 @@
 // Reductions over axes: result by result if the innermost axis is reduced, a chunk of results at a time if it
 // is kept. Sums run in double over chunks and rows.
+#include <limits>
+#include <optional>
+
 #include "backends/cpu/broadcast_rows.h"
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/reference.h"
+#include "ir/ops/classes.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -67,10 +71,12 @@ std::unique_ptr<Kernel> sums(const Call& call, Finish finish) {
   });
 }
 
-// The largest of sign x, times sign.
-std::unique_ptr<Kernel> extremes(const Call& call, int sign) {
+// The largest of sign x, times sign. With `last`, of so many elements of the last axis, which is reduced
+// alone.
+std::unique_ptr<Kernel> extremes(const Call& call, int sign, std::optional<int64_t> last = {}) {
   if (!ir::is_float(call.inputs[0].dtype)) return nullptr;
-  const Split axes = split(call.inputs[0].shape, ir::attr_ints(call.attrs, "axes"));
+  Split axes = split(call.inputs[0].shape, ir::attr_ints(call.attrs, "axes"));
+  if (last) axes.width = *last;
   return for_acc(call, [&]<class A>() {
     return kernel(
         [=, by = static_cast<A>(sign), x = In<A>(call, 0), y = Out<A>(call, 0)](const Operands& operands) {
@@ -115,7 +121,20 @@ std::unique_ptr<Kernel> make_mean(const Call& call) {
   return sums(call, [count](double sum) { return sum / static_cast<double>(count); });
 }
 
-std::unique_ptr<Kernel> make_max(const Call& call) { return extremes(call, 1); }
+std::unique_ptr<Kernel> nothing_to_reduce(const Call& call) {
+  return for_acc(call, [&]<class A>() {
+    return kernel([count = call.outputs[0].elements(), y = Out<A>(call, 0)](const Operands& operands) {
+      for (int64_t i = 0; i < count; ++i) y.put(-std::numeric_limits<double>::infinity(), operands, i);
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_max(const Call& call) {
+  if (ir::attr_int(call.attrs, "classes") == 0) return extremes(call, 1);
+  const int64_t extent = call.inputs[0].shape.back(), classes = ir::classes_here(call.attrs, extent);
+  if (classes == 0) return nothing_to_reduce(call);
+  return classes == extent ? extremes(call, 1) : extremes(call, 1, classes);
+}
 std::unique_ptr<Kernel> make_min(const Call& call) { return extremes(call, -1); }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "backends/cpu/reference.h"
+#include "ir/ops/classes.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -23,11 +25,14 @@ std::vector<int64_t> result_steps(const ir::Shape& x, const ir::Attrs& attrs) {
   return steps;
 }
 
+// Of the last axis, the elements up to `last`.
 template <class Combine>
-void reduce(const Tensors& in, Tensors& out, const ir::Attrs& attrs, double start, Combine combine) {
+void reduce(const Tensors& in, Tensors& out, const ir::Attrs& attrs, double start, Combine combine,
+            int64_t last = std::numeric_limits<int64_t>::max()) {
   std::fill(out[0].data.begin(), out[0].data.end(), start);
   std::vector<int64_t> steps = result_steps(in[0].type.shape, attrs);
   for_each(in[0].type.shape, [&](const std::vector<int64_t>& index, int64_t flat) {
+    if (!index.empty() && index.back() >= last) return;
     int64_t at = 0;
     for (size_t i = 0; i < index.size(); ++i) at += index[i] * steps[i];
     double& result = out[0].data[static_cast<size_t>(at)];
@@ -47,7 +52,10 @@ void mean(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
 }
 
 void max(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
-  reduce(in, out, attrs, -INFINITY, [](double a, double b) { return std::max(a, b); });
+  const ir::Shape& shape = in[0].type.shape;
+  reduce(
+      in, out, attrs, -INFINITY, [](double a, double b) { return std::max(a, b); },
+      shape.empty() ? 1 : ir::classes_here(attrs, shape.back()));
 }
 
 void min(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {

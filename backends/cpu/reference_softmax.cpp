@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "backends/cpu/reference_groups.h"
+#include "ir/ops/classes.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -74,29 +75,36 @@ double picked(const HostTensor& logits, size_t start, double label, int64_t offs
   return at < 0 ? 0 : logits.data[start + static_cast<size_t>(at)];
 }
 
-double exp_sum(const HostTensor& logits, size_t start, double maximum) {
+size_t real_classes(const HostTensor& logits, const ir::Attrs& attrs) {
+  return static_cast<size_t>(ir::classes_here(attrs, logits.type.shape.back()));
+}
+
+double exp_sum(const HostTensor& logits, size_t start, size_t classes, double maximum) {
   double sum = 0;
-  for (size_t i = 0; i < classes_of(logits); ++i) sum += std::exp(logits.data[start + i] - maximum);
+  for (size_t i = 0; i < classes; ++i) sum += std::exp(logits.data[start + i] - maximum);
   return sum;
 }
 
-double maximum_of(const HostTensor& logits, size_t start) {
+double maximum_of(const HostTensor& logits, size_t start, size_t classes) {
   double maximum = -INFINITY;
-  for (size_t i = 0; i < classes_of(logits); ++i) maximum = std::max(maximum, logits.data[start + i]);
+  for (size_t i = 0; i < classes; ++i) maximum = std::max(maximum, logits.data[start + i]);
   return maximum;
 }
 
-void cross_entropy_parts(const Tensors& in, Tensors& out, const ir::Attrs&) {
+void cross_entropy_parts(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  const size_t classes = real_classes(in[0], attrs);
   each_row(in[0], [&](size_t row, size_t start) {
-    const double maximum = maximum_of(in[0], start), sum = exp_sum(in[0], start, maximum);
+    const double maximum = maximum_of(in[0], start, classes), sum = exp_sum(in[0], start, classes, maximum);
     out[0].data[row] = std::log(sum) + maximum - picked(in[0], start, in[1].data[row], 0);
     if (out.size() > 1) out[1].data[row] = maximum, out[2].data[row] = sum;
   });
 }
 
-void sum_exp(const Tensors& in, Tensors& out, const ir::Attrs&) {
-  each_row(in[0],
-           [&](size_t row, size_t start) { out[0].data[row] = exp_sum(in[0], start, in[1].data[row]); });
+void sum_exp(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  const size_t classes = real_classes(in[0], attrs);
+  each_row(in[0], [&](size_t row, size_t start) {
+    out[0].data[row] = exp_sum(in[0], start, classes, in[1].data[row]);
+  });
 }
 
 void pick(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
@@ -120,12 +128,14 @@ void nll(const Tensors& in, Tensors& out, const ir::Attrs&) {
 
 void cross_entropy_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   const HostTensor& logits = in[1];
+  const size_t classes = real_classes(logits, attrs);
   each_row(logits, [&](size_t row, size_t start) {
     const double dloss = in[0].data[row], m = in[2].data[row], z = in[3].data[row];
     const int64_t label = class_here(in[4].data[row], ir::attr_int(attrs, "offset"), classes_of(logits));
     for (size_t i = 0; i < classes_of(logits); ++i) {
       const double hit = static_cast<int64_t>(i) == label ? 1 : 0;
-      out[0].data[start + i] = dloss * (std::exp(logits.data[start + i] - m) / z - hit);
+      const double share = i < classes ? std::exp(logits.data[start + i] - m) / z : 0;
+      out[0].data[start + i] = dloss * (share - hit);
     }
   });
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backends/cuda/kernel_table.h"
+#include "ir/ops/classes.h"
 #include "sbp/at.h"
 
 namespace boxcar::backends::cuda {
@@ -31,6 +32,9 @@ std::unique_ptr<Kernel> make_axes(const Call& call, const Place& place) {
   }
   Reduce reduce = reduce_to(call.inputs[0], {kept, call.outputs[0].dtype});
   reduce.combine = combine;
+  // With padding, the last axis is reduced alone, and its rows stay as far apart.
+  if (call.op == "reduce_max" && ir::attr_int(call.attrs, "classes") != 0)
+    reduce.reduced = reduce.reduce_extent[0] = ir::classes_here(call.attrs, shape.back());
   if (call.op == "reduce_mean") {
     int64_t count = ir::attr_int(call.attrs, "count");
     if (count == 0) count = reduce.reduced;

@@ -1,5 +1,6 @@
 // Norms, softmax, cross entropy and rotary positions: rows of the last axis.
 #include "backends/cuda/kernel_table.h"
+#include "ir/ops/classes.h"
 
 namespace boxcar::backends::cuda {
 namespace {
@@ -66,6 +67,7 @@ Loss loss_of(const ir::TensorType& logits, const ir::Attrs& attrs) {
   const Around rows = around(logits.shape, -1);
   Loss loss;
   loss.rows = rows.outer, loss.width = rows.extent;
+  loss.classes = attrs.contains("classes") ? ir::classes_here(attrs, rows.extent) : rows.extent;
   if (attrs.contains("offset")) loss.offset = ir::attr_int(attrs, "offset");
   return loss;
 }

@@ -16,6 +16,7 @@
 #include "backends/host/files.h"
 #include "backends/host/json_file.h"
 #include "backends/host/model_keys.h"
+#include "backends/host/vocabulary.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends::host {
@@ -29,7 +30,7 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kSchemaVersion = 1;
 constexpr const char *kModel = "model.safetensors", *kOptimizer = "optimizer.safetensors",
                      *kConfig = "config.json", *kState = "state.json", *kLatest = "latest", *kLock = "lock";
-// Weights that model.safetensors has without vocabulary padding are stored whole beside the moments.
+// Older checkpoints have the padding of weights beside the moments. It counts for nothing.
 constexpr std::string_view kPadded = ".padded";
 
 std::string step_name(int64_t step) { return fmt::format("step-{:06}", step); }
@@ -44,10 +45,6 @@ int64_t step_number(std::string_view name) {
   return error == std::errc() && rest == end && step_name(step) == name ? step : -1;
 }
 
-bool is_vocabulary(std::string_view name) {
-  return name.starts_with("embedding.word") || name.starts_with("head.weight");
-}
-
 // --- writing
 
 // Tensors for model.safetensors, and those beside it.
@@ -57,9 +54,6 @@ std::pair<GlobalTensors, GlobalTensors> weights_and_moments(const Checkpoint& ch
   for (const auto& [name, tensor] : checkpoint.tensors) {
     const bool weight = parameters.count(name) != 0;
     (weight ? weights : moments).emplace(name, tensor);
-    const Transformer* transformer = checkpoint.model.transformer();
-    if (weight && transformer && is_vocabulary(name) && padded_vocab(*transformer) != transformer->vocab)
-      moments.emplace(name + std::string(kPadded), tensor);
   }
   return {std::move(weights), std::move(moments)};
 }
@@ -152,32 +146,16 @@ void write_checkpoint(const std::string& folder, const Checkpoint& checkpoint, i
 
 namespace {
 
-// The rows and columns that both shapes have, zero beyond.
-StoredTensor fitted(const StoredTensor& tensor, const ir::Shape& shape) {
-  StoredTensor result{{shape, tensor.type.dtype}, {}};
-  result.bytes.resize(static_cast<size_t>(result.type.bytes()));
-  const auto width = static_cast<size_t>(ir::size_of(tensor.type.dtype));
-  const size_t from = static_cast<size_t>(tensor.type.shape[1]) * width,
-               to = static_cast<size_t>(shape[1]) * width;
-  for (int64_t row = 0; row < std::min(shape[0], tensor.type.shape[0]); ++row)
-    std::memcpy(result.bytes.data() + static_cast<size_t>(row) * to,
-                tensor.bytes.data() + static_cast<size_t>(row) * from, std::min(from, to));
-  return result;
-}
-
 // Moments too, with the vocabulary's padding as the model has it now.
 GlobalTensors with_moments(const Model& model, GlobalTensors tensors, const StoredFile& optimizer) {
-  for (const auto& [name, tensor] : optimizer.tensors) {
-    const bool padded = name.ends_with(kPadded);
-    tensors[padded ? name.substr(0, name.size() - kPadded.size()) : name] = tensor;
-  }
+  for (const auto& [name, tensor] : optimizer.tensors)
+    if (!name.ends_with(kPadded)) tensors[name] = tensor;
   if (!model.transformer()) return tensors;
-  const std::map<std::string, ir::TensorType> parameters = parameter_types(model);
-  for (auto& [name, tensor] : tensors) {
-    if (!is_vocabulary(name) || tensor.type.shape.size() != 2) continue;
-    const ir::Shape& shape = parameters.at(name.starts_with("head") ? "head.weight" : "embedding.word").shape;
-    if (tensor.type.shape != shape) tensor = fitted(tensor, shape);
-  }
+  for (const auto& [weight, type] : parameter_types(model))
+    for (auto& [name, tensor] : tensors)
+      if (is_vocabulary(weight) && name.starts_with(weight) && tensor.type.shape != type.shape &&
+          tensor.type.shape.size() == type.shape.size())
+        tensor = fitted(tensor, type.shape);
   return tensors;
 }
 

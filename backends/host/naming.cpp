@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "backends/host/checkpoint.h"
+#include "backends/host/vocabulary.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends::host {
@@ -100,7 +101,8 @@ class Table {
   }
 
   std::vector<NamedTensor> own() {
-    for (const auto& [name, type] : parameter_types(c_)) plain(name, type.shape, name);
+    for (const auto& [name, type] : parameter_types(c_))
+      plain(name, without_padding(name, type.shape, c_), name);
     return std::move(rows_);
   }
 
@@ -283,8 +285,13 @@ GlobalTensors from_hugging_face(const Transformer& model, const StoredFile& file
     const Shape& got = theirs.type.shape;
     const bool more_positions = row.ours == "embedding.position" && got.size() == 2 &&
                                 got[0] > row.shape[0] && got[1] == row.shape[1];
-    if (!more_positions) need_shape(row.theirs, theirs, row.shape);
-    take(row, theirs, types.at(row.ours), weights[row.ours]);
+    const ir::TensorType& type = types.at(row.ours);
+    if (row.theirs == row.ours && got == type.shape) {  // also with its padding, as older files have it
+      weights[row.ours] = theirs;
+    } else {
+      if (!more_positions) need_shape(row.theirs, theirs, row.shape);
+      take(row, theirs, type, weights[row.ours]);
+    }
     given.erase(found);
   }
   if (!given.empty())

@@ -1,6 +1,7 @@
 // Gradients of neural-network ops: embeddings, normalisations, attention, losses, convolutions.
 #include "ir/grad/rules.h"
 #include "ir/images.h"
+#include "sbp/error.h"
 
 namespace boxcar::ir {
 namespace {
@@ -66,22 +67,27 @@ void moe_combine(GradContext& g) {
 
 // --- losses
 
-Attrs last_axis() { return {{"axes", Shape{-1}}}; }
+Attrs classes_of(const Op& op) { return {{"classes", attr_int(op.attrs, "classes")}}; }
 
 void cross_entropy(GradContext& g) {
   const TensorId logits = g.x(0);
-  const TensorId max = g.emit("max", "reduce_max", {logits}, last_axis());
-  const TensorId sum = g.emit("sum_exp", "sum_exp", {logits, max});
-  g.give(0, g.emit("x", "cross_entropy_grad", {g.dy(), logits, max, sum, g.x(1)}));
+  const Attrs classes = classes_of(g.op());
+  Attrs of_max = classes;
+  of_max["axes"] = Shape{-1};
+  const TensorId max = g.emit("max", "reduce_max", {logits}, of_max);
+  const TensorId sum = g.emit("sum_exp", "sum_exp", {logits, max}, classes);
+  g.give(0, g.emit("x", "cross_entropy_grad", {g.dy(), logits, max, sum, g.x(1)}, classes));
 }
 
 void cross_entropy_parts(GradContext& g) {
-  g.give(0, g.emit("x", "cross_entropy_grad", {g.dy(), g.x(0), g.y(1), g.y(2), g.x(1)}));
+  g.give(0, g.emit("x", "cross_entropy_grad", {g.dy(), g.x(0), g.y(1), g.y(2), g.x(1)}, classes_of(g.op())));
 }
 
 // Labels if nll's operands form the loss of max's operand, in pieces or with both sums in one op; else -1.
 TensorId labels_of_loss(GradContext& g, const Op& max, const Op& sum, const Op& pick) {
-  if (max.type != "reduce_max" || sum.inputs[0] != max.inputs[0] || sum.inputs[1] != g.x(0)) return -1;
+  if (max.type != "reduce_max" || classes_of(max) != classes_of(sum) || sum.inputs[0] != max.inputs[0] ||
+      sum.inputs[1] != g.x(0))
+    return -1;
   if (sum.type == "sum_exp_pick" && pick.name == sum.name) return sum.inputs[2];
   return sum.type == "sum_exp" && pick.type == "pick" && pick.inputs[0] == max.inputs[0] ? pick.inputs[1]
                                                                                          : -1;
@@ -94,7 +100,8 @@ void nll(GradContext& g) {
   const Op &max = g.producer(g.x(0)), &sum = g.producer(g.x(1)), &pick = g.producer(g.x(2));
   if (const TensorId labels = labels_of_loss(g, max, sum, pick); labels >= 0) {
     const TensorId logits = max.inputs[0];
-    g.give_to(logits, g.emit("x", "cross_entropy_grad", {g.dy(), logits, g.x(0), g.x(1), labels}));
+    g.give_to(logits,
+              g.emit("x", "cross_entropy_grad", {g.dy(), logits, g.x(0), g.x(1), labels}, classes_of(max)));
     return;
   }
   g.give(0, g.dy());
@@ -109,6 +116,8 @@ Shape column_of(GradContext& g, TensorId tensor) {
 }
 
 void sum_exp(GradContext& g) {
+  if (attr_int(g.op().attrs, "classes") != 0)
+    throw Error::input(g.op().name, "has classes, so it has a gradient in a loss alone");
   const Shape column = column_of(g, g.dy());
   const auto as_column = [&](const char* what, TensorId tensor) {
     return g.emit(what, "reshape", {tensor}, {{"shape", column}});

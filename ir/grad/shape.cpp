@@ -4,6 +4,7 @@
 
 #include "ir/grad/rules.h"
 #include "sbp/at.h"
+#include "sbp/error.h"
 
 namespace boxcar::ir {
 namespace {
@@ -54,7 +55,11 @@ void extremum(GradContext& g, bool max) {
   const TensorId share = g.emit("share", "div", {spread(g, "spread", g.dy()), ties});
   g.give(0, g.emit("x", "mul", {chosen, share}));
 }
-void reduce_max(GradContext& g) { extremum(g, true); }
+void reduce_max(GradContext& g) {
+  if (attr_int(g.op().attrs, "classes") != 0)
+    throw Error::input(g.op().name, "has classes, so it has a gradient in a loss alone");
+  extremum(g, true);
+}
 void reduce_min(GradContext& g) { extremum(g, false); }
 
 void broadcast_to(GradContext& g) { g.give(0, g.unbroadcast("x", g.dy(), g.type(g.x(0)))); }

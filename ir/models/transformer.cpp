@@ -468,9 +468,11 @@ class Writer {
   }
 
   TensorId loss(TensorId logits, TensorId labels, const std::string& name) {
-    const Shape last{-1};
-    const TensorId max = b_.op1("reduce_max", {logits}, {{"axes", last}}, name + ".max");
-    const TensorId sum = b_.op1("sum_exp", {logits, max}, {}, name + ".sum_exp");
+    const int64_t scores = b_.type(logits).shape.back(),
+                  classes = scores == padded_vocab(c_) && scores != c_.vocab ? c_.vocab : 0;
+    const TensorId max =
+        b_.op1("reduce_max", {logits}, {{"axes", Shape{-1}}, {"classes", classes}}, name + ".max");
+    const TensorId sum = b_.op1("sum_exp", {logits, max}, {{"classes", classes}}, name + ".sum_exp");
     const TensorId pick = b_.op1("pick", {logits, labels}, {}, name + ".pick");
     const TensorId nll = b_.op1("nll", {max, sum, pick}, {}, name + ".nll");
     return b_.op1("reduce_mean", {nll}, {{"axes", Shape{0, 1}}}, name);

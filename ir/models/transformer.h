@@ -37,8 +37,8 @@ struct Transformer {
   bool weigh_inside = false;
   int64_t decoder_layers = 0;  // t5: how many of `layers`, the last ones; 0: half of them
   int64_t decoder_seq = 0;     // t5: tokens that the decoder reads; 0: seq
-  // The vocabulary is padded to a multiple of this (callers with tensor parallelism: of this x tp); 1: no
-  // padding.
+  // Tables have a multiple of this many words (callers with tensor parallelism: of this x tp). The loss does
+  // not count the padding, so this changes no number.
   int64_t pad_vocab_to = 128;
   int64_t masked =
       0;  // bert: tokens of each sequence that its pre-training heads predict; 0: one loss over all

@@ -2,6 +2,7 @@
 //
 //   reduce_sum(float32[4, 6]) {axes=[1]} -> float32[4];  with keepdims float32[4, 1];  axes=[] are all of
 //   them
+//   reduce_max(float32[4, 6]) {axes=[1], classes=5}      without the last column (classes.h)
 #include <algorithm>
 
 #include "ir/ops/ops.h"
@@ -65,6 +66,27 @@ Attrs localize_mean(const Types& in, const Attrs& attrs, const sbp::Signature& s
   return with(attrs, "count", count);
 }
 
+Types infer_max(const Types& in, const Attrs& attrs) {
+  const int64_t classes = attr_int(attrs, "classes");
+  if (classes != 0) {
+    const std::vector<bool> reduced = reduced_axes("reduce_max", in[0], attrs);
+    if (classes < 0 || std::count(reduced.begin(), reduced.end(), true) != 1 || !reduced.back() ||
+        !is_float(in[0].dtype))
+      refuse_attr("reduce_max", "classes", attrs, "0, or a number of floats along the last axis alone");
+  }
+  return infer_reduce("reduce_max", in, attrs);
+}
+
+// Tells a part of the last axis where it begins, if some of it is padding.
+Attrs localize_max(const Types& in, const Attrs& attrs, const sbp::Signature& signature, int64_t parts,
+                   int64_t index) {
+  const size_t last = in[0].shape.size() - 1;
+  const sbp::Sbp x = signature.inputs[0];
+  if (attr_int(attrs, "classes") == 0 || !x.is_split() || x.axis != static_cast<int>(last)) return attrs;
+  const int64_t begin = sbp::part_range(in[0].shape[last], parts, index).begin;
+  return with(attrs, "offset", attr_int(attrs, "offset") + begin);
+}
+
 std::vector<Sample> reduce_samples(const Extent& n) {
   using Axes = std::vector<int64_t>;
   int64_t a = n(), b = n(), c = n();
@@ -74,31 +96,51 @@ std::vector<Sample> reduce_samples(const Extent& n) {
           {.inputs = {f32({a, b})}, .domains = wide}};
 }
 
-void add_reduction(std::vector<OpDef>& out, const char* name, sbp::Reduction reduction, bool mean) {
-  OpDef def{.name = name,
-            .inputs = {"x"},
-            .outputs = {"y"},
-            .attrs = {{"axes", std::vector<int64_t>{}}, {"keepdims", false}},
-            .infer = [name](const Types& in, const Attrs& attrs) { return infer_reduce(name, in, attrs); },
-            .index_map = [reduction](const Types& in,
-                                     const Attrs& attrs) { return reduce_map(in, attrs, reduction); },
-            .work = per_element(1),
-            .samples = reduce_samples};
-  if (mean) {
-    def.attrs["count"] = int64_t{0};  // elements of one mean; 0: those of the operand
-    def.localize = localize_mean;
-    def.tolerance = 1e-12;
-  }
-  out.push_back(std::move(def));
+std::vector<Sample> max_samples(const Extent& n) {
+  std::vector<Sample> samples = reduce_samples(n);
+  const int64_t a = n(), classes = n() + 6;  // every part has some
+  samples.push_back({.inputs = {f32({a, classes + 1})},
+                     .attrs = {{"axes", std::vector<int64_t>{-1}}, {"classes", classes}},
+                     .domains = {{-99, 99, 1}}});
+  return samples;
+}
+
+OpDef reduction(const char* name, sbp::Reduction reduction) {
+  return {.name = name,
+          .inputs = {"x"},
+          .outputs = {"y"},
+          .attrs = {{"axes", std::vector<int64_t>{}}, {"keepdims", false}},
+          .infer = [name](const Types& in, const Attrs& attrs) { return infer_reduce(name, in, attrs); },
+          .index_map = [reduction](const Types& in,
+                                   const Attrs& attrs) { return reduce_map(in, attrs, reduction); },
+          .work = per_element(1),
+          .samples = reduce_samples};
+}
+
+OpDef reduce_mean() {
+  OpDef def = reduction("reduce_mean", sbp::Reduction::sum);
+  def.attrs["count"] = int64_t{0};  // elements of one mean; 0: those of the operand
+  def.localize = localize_mean;
+  def.tolerance = 1e-12;
+  return def;
+}
+
+OpDef reduce_max() {
+  OpDef def = reduction("reduce_max", sbp::Reduction::max);
+  def.attrs["classes"] = def.attrs["offset"] = int64_t{0};
+  def.infer = infer_max;
+  def.localize = localize_max;
+  def.samples = max_samples;
+  return def;
 }
 
 }  // namespace
 
 void add_reduce_ops(std::vector<OpDef>& out) {
-  add_reduction(out, "reduce_sum", sbp::Reduction::sum, false);
-  add_reduction(out, "reduce_mean", sbp::Reduction::sum, true);
-  add_reduction(out, "reduce_max", sbp::Reduction::max, false);
-  add_reduction(out, "reduce_min", sbp::Reduction::min, false);
+  out.push_back(reduction("reduce_sum", sbp::Reduction::sum));
+  out.push_back(reduce_mean());
+  out.push_back(reduce_max());
+  out.push_back(reduction("reduce_min", sbp::Reduction::min));
 }
 
 }  // namespace boxcar::ir

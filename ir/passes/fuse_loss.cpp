@@ -34,7 +34,8 @@ Pieces pieces_of(const Graph& graph, const std::vector<std::vector<OpId>>& reade
   const Shape axes = attr_ints(max.attrs, "axes"), last = {static_cast<int64_t>(shape.size()) - 1};
   const bool fits = (axes == last || axes == Shape{-1}) && !attr_bool(max.attrs, "keepdims") &&
                     sum.inputs[0] == max.inputs[0] && sum.inputs[1] == in[0] &&
-                    pick.inputs[0] == max.inputs[0];
+                    pick.inputs[0] == max.inputs[0] &&
+                    attr_int(max.attrs, "classes") == attr_int(sum.attrs, "classes");
   return fits && alone(in[0], 2) && alone(in[1], 1) && alone(in[2], 1) ? found : Pieces{};
 }
 
@@ -69,9 +70,10 @@ void fuse_loss(Step& step) {
     const TensorId m = of(p.sum).inputs[1], z = of(p.sum).outputs[0], c = of(p.pick).outputs[0],
                    logits = of(p.sum).inputs[0], labels = of(p.pick).inputs[1];
     const std::vector<TensorId> results = whole ? std::vector{of(p.nll).outputs[0], m, z} : std::vector{z, c};
-    const Attrs limit = {{"below", attr_int(of(p.pick).attrs, "below")}};
-    NewOp fused = whole ? NewOp{"cross_entropy_parts", {logits, labels}, limit, of(p.nll).name}
-                        : NewOp{"sum_exp_pick", {logits, m, labels}, limit, of(p.sum).name};
+    const Attrs limits = {{"below", attr_int(of(p.pick).attrs, "below")},
+                          {"classes", attr_int(of(p.sum).attrs, "classes")}};
+    NewOp fused = whole ? NewOp{"cross_entropy_parts", {logits, labels}, limits, of(p.nll).name}
+                        : NewOp{"sum_exp_pick", {logits, m, labels}, limits, of(p.sum).name};
     for (const TensorId result : results) fused.outputs.push_back(rewrite.graph().tensor(result).name);
     const std::vector<TensorId> made = rewrite.add(std::move(fused), old[i]);
     for (size_t r = 0; r < made.size(); ++r) {

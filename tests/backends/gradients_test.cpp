@@ -191,10 +191,12 @@ class Check {
   }
 
   HostTensor operand(const std::string& word) const {
-    if (word == "m")
-      return run_reference("reduce_max", {inputs_[0]},
-                           ir::complete(ir::op("reduce_max"), {{"axes", Ints{-1}}}))[0];
-    if (word == "z") return run_reference("sum_exp", {inputs_[0], operand("m")}, {})[0];
+    const auto of_classes = [&](const char* op, const Tensors& operands, Attrs attrs) {
+      attrs["classes"] = attrs_.at("classes");
+      return run_reference(op, operands, ir::complete(ir::op(op), attrs))[0];
+    };
+    if (word == "m") return of_classes("reduce_max", {inputs_[0]}, {{"axes", Ints{-1}}});
+    if (word == "z") return of_classes("sum_exp", {inputs_[0], operand("m")}, {});
     const Tensors& from = word[0] == 'x' ? inputs_ : word[0] == 'y' ? outputs_ : dy_;
     return from.at(number(word));
   }

@@ -45,8 +45,7 @@ TEST(Checkpoint, ReadsBackWhatItWrote) {
   std::mt19937_64 random(41);
   for (int round = 0; round < 15; ++round) {
     const TemporaryFolder folder;
-    Transformer model = random_model(random, static_cast<Architecture>(round % 3));
-    if (round % 2 == 0) model.pad_vocab_to = 8;  // the padding's rows are kept too
+    const Transformer model = random_model(random, static_cast<Architecture>(round % 3));
     const Checkpoint written = random_checkpoint(random, model, round * 1000);
     write_checkpoint(folder / "out", written);
     const auto read = read_checkpoint(folder / "out", model);

@@ -189,12 +189,9 @@ void expect_same(const host::GlobalTensors& got, const host::GlobalTensors& want
   }
 }
 
-// Uses the vocabulary padded for the job's own tensor parallelism, since padding depends on its degree.
 void check_going_on(const RandomJob& job, const Folder& folder) {
   std::map<std::string, std::string> others = here;
   const planner::Job resolved = cli::resolve(given_of(job)).request.job;
-  const ir::models::Transformer padded = transformer_of(planner::padded_model(resolved));
-  others["model.vocab"] = std::to_string(padded.vocab), others["model.pad_vocab"] = "1";
   others["run.steps"] = "2";
   others["run.checkpoint_dir"] = folder / "whole";
   const Words words = other_plan(job, others);
@@ -219,7 +216,7 @@ void check_going_on(const RandomJob& job, const Folder& folder) {
   ASSERT_EQ(ended.error, "") << fmt::format("train {}", fmt::join(second, " "));
   EXPECT_NEAR(loss_of(ended, 2), loss_of(whole, 2), tolerance * std::abs(loss_of(whole, 2)));
 
-  ir::models::Transformer model = padded;
+  ir::models::Transformer model = transformer_of(resolved.model);
   model.flash = false, model.pad_vocab_to = 1;
   expect_same(checkpoint(folder / "parts", model).tensors, checkpoint(folder / "whole", model).tensors,
               resolved.train.eps);

@@ -334,10 +334,22 @@ def matmul_dgelu(x, a):
     return [dx, dx.flatten(0, -2).sum(0)]
 
 
-def cross_entropy_parts(x):
-    m = x[0].amax(-1)
-    z = (x[0] - m[..., None]).exp().sum(-1)
-    return [F.cross_entropy(x[0].movedim(-1, 1), x[1], reduction="none"), m, z]
+def real_classes(x, a):
+    """Logits without their padding."""
+    return x[..., : a["classes"]] if a["classes"] else x
+
+
+def cross_entropy(x, a):
+    return F.cross_entropy(real_classes(x[0], a).movedim(-1, 1), x[1], reduction="none")
+
+
+def sum_exp(x, a):
+    return (real_classes(x[0], a) - x[1][..., None]).exp().sum(-1)
+
+
+def cross_entropy_parts(x, a):
+    m = real_classes(x[0], a).amax(-1)
+    return [cross_entropy(x, a), m, sum_exp([x[0], m], a)]
 
 
 def clip_scale(norm2, a):
@@ -422,8 +434,8 @@ OPS = {
     "conv2d_input_grad": of_images(conv2d_input_grad),
     "conv2d_weight_grad": of_images(conv2d_weight_grad, images=(0, 1), result=False),
     "cos": lambda x, a, m: x[0].cos(),
-    "cross_entropy": lambda x, a, m: F.cross_entropy(x[0].movedim(-1, 1), x[1], reduction="none"),
-    "cross_entropy_parts": lambda x, a, m: cross_entropy_parts(x),
+    "cross_entropy": lambda x, a, m: cross_entropy(x, a),
+    "cross_entropy_parts": lambda x, a, m: cross_entropy_parts(x, a),
     "cumsum": lambda x, a, m: x[0].cumsum(a["axis"]),
     "div": lambda x, a, m: x[0] / x[1],
     "dropout": lambda x, a, m: x[0] * m,
@@ -469,7 +481,7 @@ OPS = {
     "nll": lambda x, a, m: x[0] + x[1].log() - x[2],
     "one_hot": lambda x, a, m: F.one_hot(x[0], a["depth"]),
     "pick": lambda x, a, m: x[0].gather(-1, x[1][..., None])[..., 0],
-    "reduce_max": lambda x, a, m: reduced(x[0], a, maximum),
+    "reduce_max": lambda x, a, m: reduced(real_classes(x[0], a), a, maximum),
     "reduce_mean": lambda x, a, m: x[0].mean(axes_of(x[0], a), a["keepdims"]),
     "reduce_min": lambda x, a, m: reduced(x[0], a, minimum),
     "reduce_sum": lambda x, a, m: x[0].sum(axes_of(x[0], a), a["keepdims"]),
@@ -498,8 +510,8 @@ OPS = {
     "square_sum": lambda x, a, m: x[0].pow(2).sum(),
     "sub": lambda x, a, m: x[0] - x[1],
     "sum": lambda x, a, m: sum(x),
-    "sum_exp": lambda x, a, m: (x[0] - x[1][..., None]).exp().sum(-1),
-    "sum_exp_pick": lambda x, a, m: [(x[0] - x[1][..., None]).exp().sum(-1), OPS["pick"]([x[0], x[2]], a, m)],
+    "sum_exp": lambda x, a, m: sum_exp(x, a),
+    "sum_exp_pick": lambda x, a, m: [sum_exp(x, a), OPS["pick"]([x[0], x[2]], a, m)],
     "swiglu": lambda x, a, m: F.silu(x[0]) * x[1],
     "swiglu_pairs": lambda x, a, m: F.silu(x[0][..., 0::2]) * x[0][..., 1::2],
     "tanh": lambda x, a, m: x[0].tanh(),

@@ -199,6 +199,7 @@ void launch_softmax_grad(Array dy, Array y, Array dx, int64_t rows, int64_t widt
 struct Loss {
   Array logits, labels, m, z, dloss, out;
   int64_t rows = 0, width = 0, offset = 0;
+  int64_t classes = 0;  // of the width; the rest is padding
 };
 // out = log z + m - picked, and m and z unless they are null: logits are read once.
 void launch_cross_entropy(const Loss& loss, bool wide, Stream stream);

@@ -48,7 +48,7 @@ Plan plan_of(const Reduce& r) {
   if (p.row_stride == 1 && kept <= 1) {
     p.by_rows = true;
     if (kept == 1) p.outer = keep[0].extent, p.outer_stride = keep[0].stride;
-    if (p.rows % each != 0 || p.outer_stride % each != 0) return p;
+    if (p.outer_stride % each != 0) return p;
     p.stretch = p.rows;
     if (p.outer < wanted_blocks) {
       const int64_t least = least_bytes / size_of(type), wanted = (wanted_blocks + p.outer - 1) / p.outer;
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(threads)
                  s = blockIdx.x % stretches;
   const T* const from = pointer<T>(r.in) + k * p.outer_stride + s * p.stretch;
   const int64_t left = p.rows - s * p.stretch;
-  const unsigned vectors = static_cast<unsigned>((left < p.stretch ? left : p.stretch) / each);
+  const unsigned count = static_cast<unsigned>(left < p.stretch ? left : p.stretch), vectors = count / each;
   float sum[each];
 #pragma unroll
   for (int i = 0; i < each; ++i) sum[i] = nothing<float>(r.combine);
@@ -123,6 +123,8 @@ __global__ void __launch_bounds__(threads)
     unpack<T>(vector_at(from, at), x);
     combine_all(r.combine, sum, x);
   }
+  if (const unsigned rest = vectors * each + threadIdx.x; rest < count)
+    sum[0] = combined(r.combine, sum[0], prepared(r.combine, element(from[rest])));
 #pragma unroll
   for (int i = 1; i < each; ++i) sum[0] = combined(r.combine, sum[0], sum[i]);
   const float all = over_block(sum[0], [&r](float a, float b) { return combined(r.combine, a, b); });

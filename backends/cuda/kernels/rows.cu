@@ -165,7 +165,7 @@ template <class A>
 __global__ void losses(const __grid_constant__ Loss l) {
   for (int64_t row = blockIdx.x; row < l.rows; row += gridDim.x) {
     ExpSum<A> mine;
-    for (int64_t i = threadIdx.x; i < l.width; i += blockDim.x)
+    for (int64_t i = threadIdx.x; i < l.classes; i += blockDim.x)
       mine.add(load<A>(l.logits, row * l.width + i));
     const A most = block_max(mine.most);
     const A sum = block_sum(mine.sum == A(0) ? A(0) : mine.sum * exp_of(mine.most - most));
@@ -181,7 +181,7 @@ __global__ void exp_sums(const __grid_constant__ Loss l) {
   for (int64_t row = blockIdx.x; row < l.rows; row += gridDim.x) {
     const A most = load<A>(l.m, row);
     A sum = A(0);
-    for (int64_t i = threadIdx.x; i < l.width; i += blockDim.x)
+    for (int64_t i = threadIdx.x; i < l.classes; i += blockDim.x)
       sum += exp_of(load<A>(l.logits, row * l.width + i) - most);
     sum = block_sum(sum);
     if (threadIdx.x != 0) continue;
@@ -201,9 +201,10 @@ __global__ void cross_entropy_rows_grad(const __grid_constant__ Loss l) {
   for (int64_t row = blockIdx.x; row < l.rows; row += gridDim.x) {
     const int64_t start = row * l.width, label = load_index(l.labels, row) - l.offset;
     const A dloss = load<A>(l.dloss, row), m = load<A>(l.m, row), z = load<A>(l.z, row);
-    for (int64_t i = threadIdx.x; i < l.width; i += blockDim.x)
-      store(l.out, start + i,
-            dloss * (exp_of(load<A>(l.logits, start + i) - m) / z - (i == label ? A(1) : A(0))));
+    for (int64_t i = threadIdx.x; i < l.width; i += blockDim.x) {
+      const A share = i < l.classes ? exp_of(load<A>(l.logits, start + i) - m) / z : A(0);
+      store(l.out, start + i, dloss * (share - (i == label ? A(1) : A(0))));
+    }
   }
 }
 

@@ -273,9 +273,17 @@ __device__ void add_exps(const float (&x)[n], float& most, float& sum) {
   for (int i = 0; i < n; ++i) sum += expf(x[i] - most);
 }
 
-// Calls body(values, first column) on the row's vectors, `ahead` of them at a time.
+// Makes elements of vector `at` that lie beyond the classes minus infinity.
+template <int n>
+__device__ void leave_padding(float (&x)[n], unsigned at, unsigned classes) {
+  if ((at + 1) * n <= classes) return;
+#pragma unroll
+  for (unsigned i = 0; i < n; ++i) x[i] = at * n + i < classes ? x[i] : -INFINITY;
+}
+
+// Calls body(values, number) on the row's vectors, `ahead` of them at a time.
 template <class T, class Body>
-__device__ void over_row(const T* from, unsigned vectors, Body body) {
+__device__ void over_row(const T* from, unsigned vectors, unsigned classes, Body body) {
   unsigned at = threadIdx.x;
   for (; at + (ahead - 1) * threads < vectors; at += ahead * threads) {
     uint4 raw[ahead];
@@ -285,12 +293,14 @@ __device__ void over_row(const T* from, unsigned vectors, Body body) {
     for (int a = 0; a < ahead; ++a) {
       float x[per_vector<T>];
       unpack<T>(raw[a], x);
+      leave_padding(x, at + a * threads, classes);
       body(x, at + a * threads);
     }
   }
   for (; at < vectors; at += threads) {
     float x[per_vector<T>];
     unpack<T>(vector_at(from, at), x);
+    leave_padding(x, at, classes);
     body(x, at);
   }
 }
@@ -306,7 +316,7 @@ __global__ void __launch_bounds__(threads) loss_vectors(const __grid_constant__ 
   const unsigned vectors = static_cast<unsigned>(l.width) / per_vector<T>;
   for (int64_t row = blockIdx.x; row < l.rows; row += gridDim.x) {
     float own_most = -INFINITY, own_sum = 0;
-    over_row(pointer<T>(l.logits) + row * l.width, vectors,
+    over_row(pointer<T>(l.logits) + row * l.width, vectors, static_cast<unsigned>(l.classes),
              [&](const float(&x)[per_vector<T>], unsigned) { add_exps(x, own_most, own_sum); });
     const float most = block_max(own_most);
     const float sum = block_sum(own_sum == 0.0f ? 0.0f : own_sum * expf(own_most - most));
@@ -323,10 +333,11 @@ __global__ void __launch_bounds__(threads) exp_sum_vectors(const __grid_constant
   for (int64_t row = blockIdx.x; row < l.rows; row += gridDim.x) {
     const float most = load<float>(l.m, row);
     float sum = 0;
-    over_row(pointer<T>(l.logits) + row * l.width, vectors, [&](const float(&x)[per_vector<T>], unsigned) {
+    over_row(pointer<T>(l.logits) + row * l.width, vectors, static_cast<unsigned>(l.classes),
+             [&](const float(&x)[per_vector<T>], unsigned) {
 #pragma unroll
-      for (int i = 0; i < per_vector<T>; ++i) sum += expf(x[i] - most);
-    });
+               for (int i = 0; i < per_vector<T>; ++i) sum += expf(x[i] - most);
+             });
     sum = block_sum(sum);
     if (threadIdx.x != 0) continue;
     store(l.z, row, sum);
@@ -344,13 +355,15 @@ __global__ void __launch_bounds__(threads, 6) loss_grad_vectors(const __grid_con
     const float dloss = load<float>(l.dloss, row), most = load<float>(l.m, row), z = load<float>(l.z, row);
     const float share = dloss / z;
     T* const to = pointer<T>(l.out) + row * l.width;
-    over_row(pointer<T>(l.logits) + row * l.width, vectors, [&](const float(&x)[each], unsigned at) {
-      float dx[each];
-      const unsigned place = label - at * each;  // of the label among these, or beyond them
+    over_row(pointer<T>(l.logits) + row * l.width, vectors, static_cast<unsigned>(l.classes),
+             [&](const float(&x)[each], unsigned at) {
+               float dx[each];
+               const unsigned place = label - at * each;  // of the label among these, or beyond them
 #pragma unroll
-      for (unsigned i = 0; i < each; ++i) dx[i] = share * expf(x[i] - most) - (place == i ? dloss : 0.0f);
-      put_vector(to, at, pack<T>(dx));
-    });
+               for (unsigned i = 0; i < each; ++i)
+                 dx[i] = share * expf(x[i] - most) - (place == i ? dloss : 0.0f);
+               put_vector(to, at, pack<T>(dx));
+             });
   }
 }
 

@@ -112,6 +112,20 @@ TEST_F(TrainOnGpus, HasTheLossesOfTheCpu) {
   expect_near(on_gpus(plan), on_cpu);
 }
 
+// Tables have 320 words, or 384 on two devices, and 257 on the CPU.
+TEST_F(TrainOnGpus, PadsTablesWithoutAShareInTheLoss) {
+  have(2);
+  const auto losses_of = [&](const char* backend, Words more) {
+    more.insert(more.end(), {"--layers=1", "--vocab=257", "--global-batch=4", "--dropout=0",
+                             "--precision=fp32", std::string("--backend=") + backend});
+    return train(more);
+  };
+  const auto on_cpu = losses_of("cpu", {});
+  for (const Words& plan : {Words{}, Words{"--fused-loss"}, Words{"--tp=2"}, Words{"--tp=2", "--fused-loss"},
+                            Words{"--fast", "--fused-loss", "--fused-optimizer"}})
+    expect_near(losses_of("cuda", plan), on_cpu);
+}
+
 // Also where checkpoints in flight have many more slots than recorded steps.
 TEST_F(TrainOnGpus, TrainsByGraphsBitForBit) {
   for (const auto& [plan, every] : {std::pair(Words{"--dp=1"}, 3),
