@@ -2,6 +2,7 @@
 #include <iterator>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "planner/search/refine.h"
@@ -9,8 +10,9 @@
 namespace boxcar::search {
 namespace {
 
-constexpr size_t pipelines_split = 2;  // tried with backward passes in two parts; 3 times as many if short
-constexpr size_t pipelines_estimated = 24;  // if steps are short; the best of them are tried
+constexpr size_t pipelines_split = 3;       // tried with backward passes in two parts; twice as many if short
+constexpr size_t pipelines_estimated = 24;  // the best of them are tried
+constexpr size_t most_kinds = 8;            // tried of kinds of degrees that were not
 constexpr int most_changed = 48;            // jobs tried that differ from the best in one thing
 
 // The most layers of a stage.
@@ -31,6 +33,7 @@ class DegreeChanges {
   void make() {
     recompute_otherwise();
     if (least_bytes_) return;
+    other_kinds();
     split_backward();
     change_a_little();
   }
@@ -89,9 +92,32 @@ class DegreeChanges {
     return candidate;
   }
 
+  // Estimates err alike for plans of a kind. So the best of each kind of which none was simulated is tried.
+  void other_kinds() {
+    const Move* const move = move_of(options_, "other-kinds");
+    if (!move || attempts_.best().empty()) return;
+    const auto kind = [](const Candidate& c) {
+      const planner::Hints& h = c.job.parallel;
+      return std::tuple(h.tp > 1, h.pp > 1, h.virtual_stages > 1, h.zero);
+    };
+    std::set<decltype(kind(candidates_.front()))> done;
+    for (const Candidate& c : candidates_)
+      if (c.tried) done.insert(kind(c));
+    const double most = (1 + nearly) * attempts_.value(attempts_.best().front());
+    size_t left = most_kinds;
+    for (const Candidate& c : candidates_) {
+      if (left == 0 || attempts_.asked_to_stop() || estimated(options_.goal, c) > most) return;
+      if (!done.insert(kind(c)).second || attempts_.is_known(c.job)) continue;
+      Candidate other = anew(c);
+      other.move = move;
+      attempts_.attempt_within(other, attempts_.begin(other));
+      --left;
+    }
+  }
+
   // Tries backward passes in two parts in pipelines without virtual stages. Their costs are measured only for
   // these, because twice as many small plans would take too long. First come the fastest simulated ones, then
-  // those that could be fastest. If steps are short, more are estimated, and the fastest of these are tried.
+  // those that could be fastest, of which the fastest by estimate are tried.
   void split_backward() {
     const Move* const move = move_of(options_, "split-backward");
     if (!move || attempts_.asked_to_stop() || attempts_.best().empty() || fixed_.is_pinned("schedule"))
@@ -109,14 +135,13 @@ class DegreeChanges {
     if (some.empty()) return;
     std::stable_sort(some.begin() + (some.front().seconds > 0 ? 1 : 0), some.end(),
                      [&](const Candidate& a, const Candidate& b) { return hoped(a) < hoped(b); });
-    std::set<Degrees> done;
-    std::vector<std::vector<Candidate>> splits;  // by degrees
+    std::set<std::pair<Degrees, int>> done;
+    std::vector<std::vector<Candidate>> splits;  // by degrees and micro-batch
     for (const Candidate& whole : some) {
-      const bool is_enough = splits.size() == (is_short(whole.job) ? pipelines_estimated : pipelines_split);
-      if (is_enough || attempts_.asked_to_stop() ||
+      if (splits.size() == pipelines_estimated || attempts_.asked_to_stop() ||
           (!done.empty() && hoped(whole) >= attempts_.value(attempts_.best().front())))
         break;
-      if (!done.insert(degrees_of(whole.job)).second) continue;
+      if (!done.emplace(degrees_of(whole.job), whole.job.parallel.micro_batch).second) continue;
       splits.emplace_back();
       for (const planner::Schedule schedule : split_schedules(whole.job))
         splits.back().push_back(split(whole, schedule, move));
@@ -124,14 +149,14 @@ class DegreeChanges {
     const auto least = [&](const std::vector<Candidate>& of) {
       double value = infinity;
       for (const Candidate& c : of)
-        value = std::min(value, value_of(options_.goal, c.job, c.estimated_seconds, 0));
+        if (c.estimated_bytes <= static_cast<double>(attempts_.limit()))
+          value = std::min(value, value_of(options_.goal, c.job, c.estimated_seconds, 0));
       return value;
     };
     if (splits.empty()) return;
-    if (splits.size() > 1)
-      std::stable_sort(splits.begin() + 1, splits.end(),
-                       [&](const auto& x, const auto& y) { return least(x) < least(y); });
-    const size_t most = is_short(splits.front().front().job) ? 3 * pipelines_split : pipelines_split;
+    std::stable_sort(splits.begin() + 1, splits.end(),
+                     [&](const auto& x, const auto& y) { return least(x) < least(y); });
+    const size_t most = is_short(splits.front().front().job) ? 2 * pipelines_split : pipelines_split;
     if (splits.size() > most) splits.resize(most);
     for (std::vector<Candidate>& both : splits) try_splits(std::move(both));
   }

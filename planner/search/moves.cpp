@@ -135,8 +135,12 @@ std::vector<Move> make_moves() {
        "the fewest layers of each stage that fit by the plan", "3 tries, twice"},
       {"recompute-more", own, "objective memory, recompute open and not full",
        "the most whole layers recomputed that the time allows", "a bisection"},
+      {"other-kinds", own, "estimates within 10 % of the best",
+       "the best by estimate of each kind of which none was tried: tensor parallelism or not, stages or not, "
+       "virtual stages or not, level of ZeRO",
+       "8 plans"},
       {"split-backward", own, "a pipeline without virtual stages, schedule open, objective time or cost",
-       "zb-h1 and zb-h2 for the fastest degrees", "2 degrees, 6 of short steps"},
+       "zb-h1 and zb-h2 for the fastest pipelines", "3 pipelines, 6 of short steps"},
       {"shard-states", change, "dp x context_parallel above 1", "the other levels of ZeRO", "3 plans a start",
        may_shard, shard_states},
       {"expert-groups", change, "short steps, a model with experts",
