@@ -67,7 +67,7 @@ void check_goodput(const CampaignRow& row) {
   if (row.cost.estimate.goodput >= least_goodput) return;  // not if it is no number
   throw Error::cannot_run(
       "--mtbf",
-      fmt::format("less than {:g} % of the time goes into steps that are kept: {} fail every {}, a "
+      fmt::format("goodput is below {:g} %: {} fail every {}, a "
                   "checkpoint takes {} and a restart {} (use more bandwidth or a shorter --restart)",
                   100 * least_goodput, counted(row.gpus, "GPU"), duration_text(row.run.mtbf_seconds),
                   duration_text(row.run.checkpoint_seconds), duration_text(row.run.restart_seconds)));

@@ -81,7 +81,7 @@ void add_weeks(const CampaignReport& report, CampaignRow& row) {
   if (row.weeks->goodput < least_goodput)
     throw Error::cannot_run(
         "--repair",
-        fmt::format("less than {:g} % of the time goes into steps that are kept: {} on {}, a node fails "
+        fmt::format("goodput is below {:g} %: {} on {}, a node fails "
                     "every {} and is back after {} (use --spares or --replan)",
                     100 * least_goodput, counted(row.gpus, "GPU"), counted(row.nodes, "node"),
                     duration_text(row.run.mtbf_seconds), duration_text(report.fleet->repair_seconds)));

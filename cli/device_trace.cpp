@@ -158,7 +158,7 @@ DeviceTrace read_boxcar(const json& events, const std::string& path, const std::
       devices[text_of(event, "pid")].push_back(span);
   }
   if (known * 2 < acts)
-    refuse(path, fmt::format("{} of its {} acts are none of the plan's: it is the trace of another plan",
+    refuse(path, fmt::format("{} of its {} acts are not in the plan: it is the trace of another plan",
                              acts - known, acts));
   DeviceTrace trace;
   trace.is_boxcar = true;

@@ -38,7 +38,7 @@ struct Side {
 Side read_side(const std::string& path, bool simulate) {
   const SavedPlan saved = load_plan(path, {});
   if (!saved.plan.labels.contains("model.family"))
-    throw Error::input(path, "says of no job that it is the plan of");
+    throw Error::input(path, "has no labels that say which job it is for");
   Side side{path, keys_of(saved.plan, path), search::layouts_of(saved.plan.labels), {}, {}};
   for (const auto& [label, value] : saved.plan.labels)
     if (label.starts_with("search.layouts.")) side.layout_labels[label] = value;

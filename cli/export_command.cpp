@@ -87,7 +87,7 @@ exports::Source source_of(const ExportArguments& arguments, const SavedPlan& sav
   const std::string file = arguments.job.file();
   if (arguments.is_plan() && !saved.plan.labels.contains("model.family"))
     throw Error::input(file,
-                       "says of no job that it is the plan of (export one that search -o or simulate "
+                       "has no labels that say which job it is for (export one that search -o or simulate "
                        "--save-plan wrote)");
   Resolved resolved = arguments.is_plan() ? job_of(saved.plan, file) : resolve(arguments.job.given());
   exports::Source source{std::move(resolved.request), std::move(resolved.labels)};

@@ -60,7 +60,7 @@ void check_labels(const ir::Plan& plan, const std::string& path) {
     const size_t dot = std::min(label.find('.'), label.size() - 1);
     const std::string section = label.substr(0, dot), name = label.substr(dot + 1);
     if (section == run_section)
-      throw Error::input(path, fmt::format("label {} says what a run reads and writes, which no plan does "
+      throw Error::input(path, fmt::format("label {} is a key of a run, and a plan has none "
                                            "(leave it out, and give the key beside the plan)",
                                            label));
     std::vector<std::string> names;
@@ -212,7 +212,7 @@ PlanToTrain plan_to_train(const std::string& path, GivenKeys given) {
   PlanToTrain result{read_plan(path), {}};
   if (!result.plan.labels.contains("model.family"))
     throw Error::input(path,
-                       "says of no job that it is the plan of (train one that search -o or simulate "
+                       "has no labels that say which job it is for (train one that search -o or simulate "
                        "--save-plan wrote)");
   result.given = keys_of(result.plan, path);
   const Request request = resolved_again(result.plan, path, result.given).request;

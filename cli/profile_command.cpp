@@ -49,7 +49,7 @@ std::string device_text(const measure::Samples& samples, const std::string& from
     if (backends::parse_device(text, from) == device) return text;
   } catch (const Error&) {
   }
-  throw Error::input(from, "has too few kernels, or too strange times or names, to fit a device to");
+  throw Error::input(from, "has too few kernels to fit a device, or times or names that cannot be right");
 }
 
 void fit_again(const ProfileArguments& arguments, Extent extent) {

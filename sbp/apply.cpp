@@ -242,7 +242,7 @@ const Piece& piece_with(const Held& held, int device, const Block& block) {
   if (pieces != held.end())
     for (const Piece& piece : pieces->second)
       if (intersection(piece.at, block) == block) return piece;
-  throw Error::fault("boxing step", fmt::format("device {} has not what it sends", device));
+  throw Error::fault("boxing step", fmt::format("device {} does not have what it sends", device));
 }
 
 Held apply_transfer(const Step& step, const Held& held) {

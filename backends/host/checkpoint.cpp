@@ -189,7 +189,7 @@ GlobalTensors by_our_names(const Model& model, StoredFile file) {
   }
   for (const auto& entry : file.tensors)
     if (!parameters.contains(entry.first))
-      throw Error::input("", fmt::format("has a tensor {}, and the model no such parameter", entry.first));
+      throw Error::input("", fmt::format("has a tensor {}, which is no parameter of the model", entry.first));
   return std::move(file.tensors);
 }
 

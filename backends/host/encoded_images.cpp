@@ -67,7 +67,7 @@ struct EncodedImages::Files {
   static void check(int64_t label, int64_t classes, const std::string& name) {
     if (label < 0 || label >= classes)
       throw Error::input(
-          name, fmt::format("is of class {}, expected 0 to {} (use a larger classes)", label, classes - 1));
+          name, fmt::format("is of class {}, expected 0 to {} (increase classes)", label, classes - 1));
   }
 
   void list_folder(const std::string& path, int64_t classes) {

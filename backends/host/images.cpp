@@ -44,8 +44,8 @@ void append(const std::string& path, int64_t image, int64_t classes, std::vector
   file.read(0, std::as_writable_bytes(std::span(records).subspan(begin)));
   for (int64_t i = 0; i < file.size() / record; ++i)
     if (const int64_t label = label_of(records.data() + begin + i * record); label >= classes)
-      throw Error::input(path, fmt::format("image {} is of class {}, expected 0 to {} (use a larger classes)",
-                                           i, label, classes - 1));
+      throw Error::input(path, fmt::format("image {} is of class {}, expected 0 to {} (increase classes)", i,
+                                           label, classes - 1));
 }
 
 }  // namespace

@@ -216,7 +216,7 @@ void take(const NamedTensor& row, const StoredTensor& theirs, const ir::TensorTy
   }
   if (ours.type.dtype != theirs.type.dtype)
     throw Error::input("weights",
-                       fmt::format("'{}' is {}, expected {} as what stands beside it in '{}'", row.theirs,
+                       fmt::format("'{}' is {}, expected {} as the others in '{}'", row.theirs,
                                    ir::to_text(theirs.type), ir::to_text(ours.type.dtype), row.ours));
   each_element(row, type.shape, static_cast<size_t>(ir::size_of(ours.type.dtype)),
                [&](size_t to, size_t from, size_t width) {
@@ -256,7 +256,8 @@ StoredFile to_hugging_face(const Transformer& model, const GlobalTensors& weight
   const std::map<std::string, ir::TensorType> types = parameter_types(config);
   for (const auto& [name, tensor] : weights) {
     const auto type = types.find(name);
-    if (type == types.end()) throw Error::input("weights", fmt::format("'{}' is none of the model's", name));
+    if (type == types.end())
+      throw Error::input("weights", fmt::format("'{}' is no parameter of the model", name));
     need_shape(name, tensor, type->second.shape);
   }
   StoredFile file{{}, {{"format", "pt"}}};
@@ -295,7 +296,7 @@ GlobalTensors from_hugging_face(const Transformer& model, const StoredFile& file
     given.erase(found);
   }
   if (!given.empty())
-    throw Error::input("weights", fmt::format("'{}' is none of the model's", given.begin()->first));
+    throw Error::input("weights", fmt::format("'{}' is no parameter of the model", given.begin()->first));
   return weights;
 }
 

@@ -74,7 +74,7 @@ StoredTensor drawn(const GraphInput& input, int64_t seed) {
   if (!is_whole(type.dtype)) return initial_tensor(input.name, type, {0, 1}, seed);
   if (input.below == 0)
     throw Error::input("%" + input.name,
-                       "nothing that reads it says how far its whole numbers go; give data");
+                       "no op that reads it limits its whole numbers, so none can be drawn; give data");
   StoredTensor tensor{type, std::vector<std::byte>(static_cast<size_t>(type.bytes()))};
   const RandomKey key = random_key(seed, 0, static_cast<int64_t>(fingerprint(std::string_view(input.name))));
   const auto size = static_cast<size_t>(ir::size_of(type.dtype)),

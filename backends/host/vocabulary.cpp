@@ -10,8 +10,7 @@ bool is_vocabulary(std::string_view weight) {
 }
 
 ir::Shape without_padding(std::string_view weight, ir::Shape shape, const ir::models::Model& model) {
-  if (model.transformer() && is_vocabulary(weight))
-    shape[weight == "head.weight" ? 1 : 0] = model->vocab;
+  if (model.transformer() && is_vocabulary(weight)) shape[weight == "head.weight" ? 1 : 0] = model->vocab;
   return shape;
 }
 

@@ -20,7 +20,7 @@ void reshape(Conversion& c) {
   double known = 1;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 0 && c.whole("allowzero", 0) == 0) {
-      if (i >= x.type.shape.size()) c.refuse("keeps an extent that its operand has not");
+      if (i >= x.type.shape.size()) c.refuse("keeps an extent that its operand does not have");
       shape[i] = x.type.shape[i];
     }
     if (shape[i] != -1) known *= static_cast<double>(shape[i]);

@@ -48,7 +48,7 @@ BytePairs::BytePairs(Vocabulary vocabulary, const std::vector<std::pair<std::str
     const int32_t a = token(left), b = token(right), result = token(left + right);
     if (a < 0 || b < 0 || result < 0)
       throw Error::input(fmt::format("merge {}", merges_.size() + 1),
-                         "joins two tokens, or gives one, that the vocabulary has not");
+                         "joins or makes a token that the vocabulary does not have");
     merges_.try_emplace(key_of(a, b), Merge{static_cast<int32_t>(merges_.size()), result});
   }
 }

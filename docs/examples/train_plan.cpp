@@ -1,5 +1,7 @@
-// Trains a small GPT on this file by a plan of two devices, without the command line: what boxcar::training is
+// Trains a small GPT on a text by a plan of two devices, without the command line: what boxcar::training is
 // for. Prints the loss of each step.
+//
+//   train_plan README.md
 #include <fmt/core.h>
 
 #include "actors/training/beginning.h"
@@ -16,7 +18,8 @@ struct Losses : training::RunListener {
   }
 };
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
   planner::Job job;
   job.model->layers = 1, job.model->hidden = 16, job.model->heads = 2, job.model->seq = 8,
   job.model->vocab = 256;
@@ -25,7 +28,7 @@ int main() {
   job.cluster = backends::load_cluster("local", 2);
 
   training::TrainRun run;
-  run.data = {__FILE__}, run.steps = 20;
+  run.data = {argv[1]}, run.steps = 20;
   const training::Data data = training::open_data(run, job.model);
   const training::TrainingJob prepared = training::prepare_training(planner::resolve(job), run, 1);
   const auto backend = backends::cpu::make_cpu_backend(prepared.plan.devices);

@@ -106,7 +106,7 @@ class NcclReader {
     const auto collective = collective_ ? collective_ : named_;
     if (!collective)
       throw Error::input(where,
-                         "which collective this is stands nowhere; name the file after the program, as in "
+                         "nothing says which collective this is; name the file after the program, as in "
                          "all_reduce_perf.txt (also all_gather, reduce_scatter, alltoall, broadcast)");
     columns_ = columns;
     to_.push_back({where, *collective, ranks_, nodes, {}});

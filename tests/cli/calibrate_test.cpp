@@ -319,7 +319,7 @@ TEST(Calibrate, RefusesTablesThatItCannotRead) {
   EXPECT_EQ(nccl(rank + "#  Rank  2 Pid 1 on b device 0\n" + table + rows),
             ":4: 3 ranks on 2 hosts; expected as many on each");
   EXPECT_EQ(refusal("out.txt", rank + table + rows),
-            ":3: which collective this is stands nowhere; name the file after the program, as in "
+            ":3: nothing says which collective this is; name the file after the program, as in "
             "all_reduce_perf.txt (also all_gather, reduce_scatter, alltoall, broadcast)");
   EXPECT_EQ(nccl(rank + table + " 512 128 float sum 10.0\n"),
             ":3: 1 sizes; expected at least 3, from small to large");

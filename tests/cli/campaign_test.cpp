@@ -125,7 +125,7 @@ TEST(CampaignCommand, ARowThatCannotBeRunSaysWhy) {
               ElementsAre(HasSubstr("480"), ""));
   EXPECT_THAT(whys({"--tokens=1B", "--gpus=8,1024", "--global-batch=1024", "--mtbf=30s/1024",
                     "--checkpoint-bandwidth=20MB/s", "--restart=4m"}),
-              ElementsAre("", HasSubstr("--mtbf: less than 0.1 % of the time goes into steps that are kept: "
+              ElementsAre("", HasSubstr("--mtbf: goodput is below 0.1 %: "
                                         "1024 GPUs fail every 30 s")));
 }
 
@@ -412,7 +412,7 @@ const tests::CommandCase campaign_flags[] = {
      "--replan: a saved plan is for its nodes alone (give the job in place of --plan)"},
     {{"--tokens=1B", "--checkpoint-bandwidth=1GB/s", "--mtbf=3h/8", "--repair=1000d"},
      1,
-     "--repair: less than 0.1 % of the time goes into steps that are kept: 8 GPUs on 1 node, a node fails "
+     "--repair: goodput is below 0.1 %: 8 GPUs on 1 node, a node fails "
      "every 3 h and is back after 1000 d (use --spares or --replan)"},
     {{"--tokens=1B", "--pue=1.2"}, 2, "--pue: has no effect without --watts"},
     {{"--tokens=1B", "--watts=700", "--pue=0.9"}, 2, "--pue: got \"0.9\", expected a number from 1 to 10"},
@@ -421,7 +421,7 @@ const tests::CommandCase campaign_flags[] = {
     {{"--tokens=1B", "--gpus=8,many"}, 2, "--gpus: got \"many\", expected a whole number from 1 to 1000000"},
     {{"--tokens=1B", "--mtbf=1s/8", "--checkpoint-bandwidth=1MB/s"},
      1,
-     "--mtbf: less than 0.1 % of the time goes into steps that are kept: 8 GPUs fail every 1 s, a checkpoint "
+     "--mtbf: goodput is below 0.1 %: 8 GPUs fail every 1 s, a checkpoint "
      "takes 41.5 s and a restart 10.7 m (use more bandwidth or a shorter --restart)"},
     {{"--tokens=1B", "--plan=none.txt"}, 2, "none.txt: cannot be read; check the path"},
     {{"--tokens=1B", "--search", "--plan=none.txt"}, 2, "--search: has no effect on a saved plan"},

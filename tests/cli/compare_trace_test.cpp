@@ -129,7 +129,7 @@ TEST_F(CompareTrace, RefusesWhatIsNoTraceOfThePlan) {
   refused("{}", "t.json: has no list traceEvents");
   refused(R"({"traceEvents": []})", "t.json: has no work of a device: no kernels, collectives or copies");
   refused(R"([{"ph": "X", "cat": "F0", "name": "h9.elsewhere", "pid": 0, "tid": 0, "ts": 0, "dur": 1}])",
-          "t.json: 1 of its 1 acts are none of the plan's: it is the trace of another plan");
+          "t.json: 1 of its 1 acts are not in the plan: it is the trace of another plan");
   refused(kineto, "t.json: has no device 3; it has 0, 1", {"--trace-device=3"});
   refused(kineto, "--stage: the plan has no stage stage7; it has stage0", {"--stage=stage7"});
   refused(R"([{"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy", "ts": 0, "dur": 1, "args": {"device": 0}},

@@ -415,10 +415,11 @@ TEST(ExportCommand, RefusesAPlanWithoutAJob) {
   for (std::string line; std::getline(lines, line);)
     if (!line.starts_with("label ") || line.starts_with("label cluster.preset ")) without += line + "\n";
   const TemporaryFile bare("bare.txt", without);
-  tests::expect_refused({"export", "--to=nemo", bare.path()}, 2,
-                        "FILE: says of no job that it is the plan of (export one that search -o or simulate "
-                        "--save-plan wrote)",
-                        "FILE", bare.path());
+  tests::expect_refused(
+      {"export", "--to=nemo", bare.path()}, 2,
+      "FILE: has no labels that say which job it is for (export one that search -o or simulate "
+      "--save-plan wrote)",
+      "FILE", bare.path());
   tests::expect_refused(
       {"export", "--to=nemo", plan.path(), "--tp=2"}, 2,
       "--tp: has no effect on a saved plan; of a job's keys it takes --cluster, --device and "

@@ -246,7 +246,7 @@ TEST_F(OwnModel, RefusesWeightsOfAnother) {
   EXPECT_EQ(refused([](host::StoredFile& file) { file.tensors.erase("fc1.bias"); }),
             "has no tensor fc1.bias, a parameter of the model\n");
   EXPECT_EQ(refused([](host::StoredFile& file) { file.tensors["more"] = file.tensors["fc1.bias"]; }),
-            "has a tensor more, and the model no such parameter\n");
+            "has a tensor more, which is no parameter of the model\n");
   EXPECT_EQ(refused([](host::StoredFile& file) { file.tensors["fc1.bias"] = file.tensors["fc2.weight"]; }),
             "fc1.bias is float32[16, 8], expected float32[16]\n");
 }

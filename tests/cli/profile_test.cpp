@@ -66,7 +66,7 @@ TEST(Profile, RefusesFilesThatAreNoSamples) {
   refused(add("add", "float32[3]", "1"), "add: outputs: are not of the types that its inputs give");
   refused(add("add", "float32[0]", "1"), "outputs: has a tensor without elements");
   refused(add("add", "float32[2]", "1"),
-          "has too few kernels, or too strange times or names, to fit a device to");
+          "has too few kernels to fit a device, or times or names that cannot be right");
   const TemporaryFile unknown("samples.json", add("ad", "float32[2]", "1"));
   const Output output = run_program({"profile", "--from", unknown.path(), "-o", "x.yaml"});
   EXPECT_THAT(output.err, ::testing::StartsWith("boxcar: " + unknown.path() + ": "));

@@ -202,9 +202,10 @@ TEST_F(TrainPlan, RefusesWhatIsNoPlanOfItsJob) {
       if (!l.starts_with("label ")) rest += l + "\n";
     return rest;
   });
-  expect_plan_refused({}, plan() +
-                              ": says of no job that it is the plan of (train one that search -o or simulate "
-                              "--save-plan wrote)");
+  expect_plan_refused(
+      {}, plan() +
+              ": has no labels that say which job it is for (train one that search -o or simulate "
+              "--save-plan wrote)");
 }
 
 // Both commands refuse a plan that cannot be carried out.
@@ -236,10 +237,9 @@ TEST_F(TrainPlan, RefusesLabelsAndFactsThatItsJobHasNot) {
   std::ofstream(plan()) << whole;
   // Somebody else may have made the plan: it must not choose where the reader's run writes.
   replace("label train.clip_norm = ", "label run.checkpoint_dir = /tmp/elsewhere\nlabel train.clip_norm = ");
-  expect_plan_refused(
-      {}, plan() +
-              ": label run.checkpoint_dir says what a run reads and writes, which no plan does (leave "
-              "it out, and give the key beside the plan)");
+  expect_plan_refused({}, plan() +
+                              ": label run.checkpoint_dir is a key of a run, and a plan has none (leave "
+                              "it out, and give the key beside the plan)");
   std::ofstream(plan()) << whole;
   const std::string mend = ", its labels make 256 (plan anew, and change its keys instead of its lines)";
   replace("fact tokens = 256\n", "");

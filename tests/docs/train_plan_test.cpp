@@ -8,7 +8,7 @@ namespace boxcar {
 namespace {
 
 TEST(Example, TrainsWithoutTheCommandLine) {
-  FILE* pipe = popen("'" BOXCAR_EXAMPLES "/train_plan'", "r");
+  FILE* pipe = popen("'" BOXCAR_EXAMPLES "/train_plan' '" BOXCAR_SOURCE_DIR "/README.md'", "r");
   ASSERT_NE(pipe, nullptr);
   std::vector<double> losses;
   int step = 0;

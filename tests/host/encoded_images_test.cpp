@@ -243,7 +243,7 @@ TEST(EncodedImages, RefuseBadSources) {
   };
   EXPECT_EQ(archive({{"1.jpg", "x"}}), "2: a.tar: 1.jpg: has no class (1.cls, a number as text)");
   EXPECT_EQ(archive({{"1.jpg", "x"}, {"1.cls", "2"}}),
-            "2: a.tar: 1.jpg: is of class 2, expected 0 to 1 (use a larger classes)");
+            "2: a.tar: 1.jpg: is of class 2, expected 0 to 1 (increase classes)");
   EXPECT_EQ(archive({{"1.jpg", "x"}, {"1.cls", "cat"}}),
             "2: a.tar: 1.cls: got \"cat\", expected the number of a class");
   EXPECT_EQ(archive({{"1.cls", "1"}}), "2: a.tar: has no .jpg or .jpeg files");
@@ -258,7 +258,7 @@ TEST(EncodedImages, RefuseBadSources) {
   for (const char* name : {"images/a", "images/b", "images/c"})
     std::filesystem::create_directory(folder / name);
   EXPECT_EQ(refused({folder / "images"}, 2),
-            "2: images/c: is of class 2, expected 0 to 1 (use a larger classes)");
+            "2: images/c: is of class 2, expected 0 to 1 (increase classes)");
 }
 
 using EncodedSamplesTest = Jpeg;

@@ -41,7 +41,7 @@ TEST(ImageData, RefusesBadFiles) {
   EXPECT_EQ(refused("123456", 10),
             "2: a.bin: has 6 bytes, expected a multiple of 5: 2 of a label and 3 x 1 x 1 of an image");
   EXPECT_EQ(refused(record(1, 0, 0, 0) + record(10, 0, 0, 0), 10),
-            "2: a.bin: image 1 is of class 10, expected 0 to 9 (use a larger classes)");
+            "2: a.bin: image 1 is of class 10, expected 0 to 9 (increase classes)");
 }
 
 // Every image once in an epoch, in another order in the next; parts as their ranges say.

@@ -207,7 +207,7 @@ TEST(HuggingFaceNames, RefuseWhatDoesNotFit) {
   EXPECT_EQ(refused(model, file), "2: weights: have no 'transformer.h.0.ln_2.bias'");
   file = good;
   file.tensors["h.1.ln_1.weight"] = counted({4});
-  EXPECT_EQ(refused(model, file), "2: weights: 'transformer.h.1.ln_1.weight' is none of the model's");
+  EXPECT_EQ(refused(model, file), "2: weights: 'transformer.h.1.ln_1.weight' is no parameter of the model");
   file = good;
   file.tensors["transformer.wte.weight"] = counted({5, 3});
   EXPECT_EQ(refused(model, file),
@@ -218,15 +218,15 @@ TEST(HuggingFaceNames, RefuseWhatDoesNotFit) {
             "2: weights: 'transformer.wpe.weight' is float32[2, 4], expected float32[3, 4]");
   file = good;
   file.tensors["lm_head.weight"] = counted({5, 3});
-  EXPECT_EQ(refused(model, file), "2: weights: 'lm_head.weight' is none of the model's");
+  EXPECT_EQ(refused(model, file), "2: weights: 'lm_head.weight' is no parameter of the model");
 
   const Transformer llama = tiny("llama");
   file = to_hugging_face(llama, counted_weights(llama));
   file.tensors["model.layers.0.self_attn.k_proj.weight"] = {{{4, 4}, DType::float16},
                                                             std::vector<std::byte>(32)};
   EXPECT_EQ(refused(llama, file),
-            "2: weights: 'model.layers.0.self_attn.k_proj.weight' is float16[4, 4], expected float32 as what "
-            "stands beside it in 'h0.attn.qkv.weight'");
+            "2: weights: 'model.layers.0.self_attn.k_proj.weight' is float16[4, 4], expected float32 as the "
+            "others in 'h0.attn.qkv.weight'");
   EXPECT_EQ(refused(llama, good), "2: weights: have no 'model.embed_tokens.weight'");
 
   const auto unwritable = [&](const GlobalTensors& weights) {
@@ -239,7 +239,7 @@ TEST(HuggingFaceNames, RefuseWhatDoesNotFit) {
   EXPECT_EQ(unwritable(weights), "2: weights: 'ln_f.bias' is float32[5], expected float32[4]");
   weights["ln_f.bias"] = counted({4});
   weights["ln_f.bias.m"] = counted({4});
-  EXPECT_EQ(unwritable(weights), "2: weights: 'ln_f.bias.m' is none of the model's");
+  EXPECT_EQ(unwritable(weights), "2: weights: 'ln_f.bias.m' is no parameter of the model");
 }
 
 }  // namespace

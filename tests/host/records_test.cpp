@@ -127,7 +127,7 @@ TEST(RecordData, DrawsNumbersThatTheGraphCanRead) {
                        [] {
                          RecordData::random({{"n", {{}, DType::int64}, 0}}, 1);
                        }),
-            "2: %n: nothing that reads it says how far its whole numbers go; give data");
+            "2: %n: no op that reads it limits its whole numbers, so none can be drawn; give data");
   EXPECT_EQ(message_of(folder,
                        [] {
                          RecordData::random({{"h", {{}, DType::float16}, 0}}, 1);

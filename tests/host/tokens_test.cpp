@@ -81,7 +81,7 @@ TEST(BytePairs, RefuseWhatTheVocabularyHasNot) {
                        [] {
                          BytePairs({{"a", 0}}, {{"a", "a"}});
                        }),
-            "2: merge 1: joins two tokens, or gives one, that the vocabulary has not");
+            "2: merge 1: joins or makes a token that the vocabulary does not have");
   EXPECT_EQ(message_of(folder,
                        [] {
                          std::vector<int32_t> tokens;
