@@ -172,7 +172,7 @@ class LayOut {
   void change_found() {
     std::set<JobKey> starts;
     for (size_t left = most_neighbours; !attempts_.asked_to_stop();) {
-      const std::vector<Candidate> some = attempts_.hopeful(nearly, alike);
+      const std::vector<Candidate> some = attempts_.hopeful(nearly, 2 * alike);
       const auto start = std::find_if(some.begin(), some.end(), [&](const Candidate& c) {
         return has_layouts(c.job) && starts.insert(key_of(c.job)).second;
       });
