@@ -134,14 +134,9 @@ class CudaBackend : public Backend {
     if (shares_ && transport_)
       throw Error::cannot_run("cuda", "devices that share a GPU are of one process; run without mpirun");
     const auto algorithms = options.fast ? std::make_shared<Algorithms>(options.algorithms) : nullptr;
-    const auto after_waiting = [this] {
-      if (nccl_) nccl_->check();
-      for (const auto& device : devices_)
-        if (device) device->faults().check();
-    };
     for (size_t i = 0; i < mine.size(); ++i)
-      at(devices_, mine[i]) =
-          std::make_unique<CudaDevice>(gpus[i], waits_, after_waiting, recorder_, algorithms);
+      at(devices_, mine[i]) = std::make_unique<CudaDevice>(
+          gpus[i], waits_, [this] { look_for_failures(); }, recorder_, algorithms);
     std::vector<int> distinct = gpus;
     distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
     connect(distinct);
@@ -235,6 +230,12 @@ class CudaBackend : public Backend {
   void abort(const std::string& why) override { waits_.abort(why); }
 
  private:
+  // For a thread that has waited for its GPU: throws Error if something failed meanwhile.
+  void look_for_failures() {
+    if (nccl_) nccl_->check();
+    for (const auto& device : devices_)
+      if (device) device->faults().check();
+  }
   // The table of this name that members have, or a new one.
   std::shared_ptr<Table> table(const std::string& name, std::span<const int> group) {
     const std::lock_guard lock(mutex_);
@@ -250,9 +251,7 @@ class CudaBackend : public Backend {
   const bool fast_;
   const int64_t library_bytes_;
   cpu::Waits waits_;
-  Recorder recorder_{waits_, [this] {
-                       if (nccl_) nccl_->check();
-                     }};
+  Recorder recorder_{waits_, [this] { look_for_failures(); }};
   std::vector<std::unique_ptr<CudaDevice>> devices_;  // null for others'
   std::vector<int> gpus_;                             // by device; -1 for others'
   cpu::Mailboxes mailboxes_;

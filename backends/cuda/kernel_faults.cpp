@@ -1,28 +1,40 @@
 #include "backends/cuda/kernel_faults.h"
 
 #include <atomic>
+#include <utility>
 
 #include "backends/cuda/cuda_device.h"
+#include "backends/waiting.h"
+#include "sbp/error.h"
 
 namespace boxcar::backends::cuda {
+
+void KernelFault::launched() {
+  if (act.empty()) act = Waiting::here();
+}
 
 KernelFaults::KernelFaults() = default;
 KernelFaults::~KernelFaults() = default;
 
-int64_t* KernelFaults::word(Tell tell) {
+KernelFault& KernelFaults::add(std::function<void(int64_t found)> tell) {
   const std::lock_guard lock(mutex_);
-  const size_t number = tells_.size(), place = number % words_of_page;
+  const size_t place = faults_.size() % words_of_page;
   if (place == 0) pages_.push_back(std::make_unique<PinnedMemory>(words_of_page * sizeof(int64_t)));
-  tells_.push_back(std::move(tell));
-  return reinterpret_cast<int64_t*>(pages_.back()->data()) + place;
+  auto* const found = reinterpret_cast<int64_t*>(pages_.back()->data()) + place;
+  return faults_.emplace_back(KernelFault{found, std::move(tell)});
 }
 
 void KernelFaults::check() const {
   const std::lock_guard lock(mutex_);
-  for (size_t number = 0; number < tells_.size(); ++number) {
-    auto* const page = reinterpret_cast<int64_t*>(pages_[number / words_of_page]->data());
-    const int64_t found = std::atomic_ref(page[number % words_of_page]).load();
-    if (found != 0) tells_[number](found);
+  for (const KernelFault& fault : faults_) {
+    const int64_t found = std::atomic_ref(*fault.found).load();
+    if (found == 0) continue;
+    try {
+      fault.tell(found);
+    } catch (const Error& error) {
+      if (fault.act.empty()) throw;
+      throw Error::fault(fault.act, error.what());
+    }
   }
 }
 

@@ -59,11 +59,12 @@ std::unique_ptr<Kernel> with_limit(std::unique_ptr<Kernel> made, const Call& cal
   if (last == call.inputs.rend())
     throw Error::fault(call.op, "has a limit of indices, but no operand of them");
   const auto operand = static_cast<size_t>(call.inputs.rend() - last) - 1;
-  int64_t* const found =
-      place.queue.faults().word([limit](int64_t index) { limit.check(static_cast<double>(index)); });
+  KernelFault& fault =
+      place.queue.faults().add([limit](int64_t index) { limit.check(static_cast<double>(index)); });
   auto check = kernel(call, place, 0,
-                      [operand, found, below = limit.below(), count = last->elements()](const Act& act) {
-                        launch_check_limit(act.in(operand), count, below, found, act.stream);
+                      [operand, &fault, below = limit.below(), count = last->elements()](const Act& act) {
+                        fault.launched();
+                        launch_check_limit(act.in(operand), count, below, fault.found, act.stream);
                       });
   return std::make_unique<Checked>(std::move(check), std::move(made));
 }

@@ -9,18 +9,26 @@
 namespace boxcar::backends::cuda {
 namespace {
 
-Sampling sampling_of(const Call& call, const Place& place, size_t labels, int64_t classes, int64_t samples) {
+// The shapes of a draw, and where its kernel tells that a part has too many labels.
+struct Draws {
+  Sampling shape;
+  KernelFault* fault = nullptr;
+};
+Draws draws_of(const Call& call, const Place& place, size_t labels, int64_t classes, int64_t samples) {
   Sampling s;
   s.label_count = call.inputs[labels].elements(), s.classes = classes, s.samples = samples;
   s.parts = ir::attr_int(call.attrs, "parts"), s.first = ir::attr_int(call.attrs, "first");
-  s.found = place.queue.faults().word([op = call.op, s](int64_t found) {
+  KernelFault& fault = place.queue.faults().add([op = call.op, s](int64_t found) {
     refuse_part(op, s.classes, s.samples, s.parts, s.first, found - 1);
   });
-  return s;
+  s.found = fault.found;
+  return {s, &fault};
 }
 
 // With the labels and the key of the act's moment; draws.
-Sampling drawn(Sampling s, const Act& act, size_t labels) {
+Sampling drawn(const Draws& draws, const Act& act, size_t labels) {
+  draws.fault->launched();
+  Sampling s = draws.shape;
   s.labels = act.in(labels);
   const ir::Attrs& attrs = act.call.attrs;
   const auto key_at = [seed = ir::attr_int(attrs, "seed"), step = ir::attr_int(attrs, "step"),
@@ -41,24 +49,26 @@ Sampling drawn(Sampling s, const Act& act, size_t labels) {
 }
 
 std::unique_ptr<Kernel> make_sample_rows(const Call& call, const Place& place) {
-  const Sampling shape = sampling_of(call, place, 1, call.inputs[0].shape[0], call.outputs[0].shape[0]);
-  return kernel(call, place, scratch_of(shape), [shape, width = call.inputs[0].shape[1]](const Act& act) {
-    launch_sample_rows(drawn(shape, act, 1), act.in(0), act.out(0), width, act.scratch, act.stream);
-  });
+  const Draws draws = draws_of(call, place, 1, call.inputs[0].shape[0], call.outputs[0].shape[0]);
+  return kernel(
+      call, place, scratch_of(draws.shape), [draws, width = call.inputs[0].shape[1]](const Act& act) {
+        launch_sample_rows(drawn(draws, act, 1), act.in(0), act.out(0), width, act.scratch, act.stream);
+      });
 }
 
 std::unique_ptr<Kernel> make_sample_rows_grad(const Call& call, const Place& place) {
-  const Sampling shape = sampling_of(call, place, 1, call.outputs[0].shape[0], call.inputs[0].shape[0]);
-  return kernel(call, place, scratch_of(shape), [shape, width = call.inputs[0].shape[1]](const Act& act) {
-    launch_sample_rows_grad(drawn(shape, act, 1), act.in(0), act.out(0), width, act.scratch, act.stream);
-  });
+  const Draws draws = draws_of(call, place, 1, call.outputs[0].shape[0], call.inputs[0].shape[0]);
+  return kernel(
+      call, place, scratch_of(draws.shape), [draws, width = call.inputs[0].shape[1]](const Act& act) {
+        launch_sample_rows_grad(drawn(draws, act, 1), act.in(0), act.out(0), width, act.scratch, act.stream);
+      });
 }
 
 std::unique_ptr<Kernel> make_sample_labels(const Call& call, const Place& place) {
-  const Sampling shape =
-      sampling_of(call, place, 0, ir::attr_int(call.attrs, "classes"), ir::attr_int(call.attrs, "samples"));
-  return kernel(call, place, scratch_of(shape), [shape](const Act& act) {
-    launch_sample_labels(drawn(shape, act, 0), act.out(0), act.scratch, act.stream);
+  const Draws draws =
+      draws_of(call, place, 0, ir::attr_int(call.attrs, "classes"), ir::attr_int(call.attrs, "samples"));
+  return kernel(call, place, scratch_of(draws.shape), [draws](const Act& act) {
+    launch_sample_labels(drawn(draws, act, 0), act.out(0), act.scratch, act.stream);
   });
 }
 

@@ -89,6 +89,32 @@ TEST_F(TrainOwnOnGpus, NamesAnOperandThatAKernelCannotTake) {
   }
 }
 
+// One sample of 256, which a replayed step reads.
+TEST_F(TrainOwnOnGpus, NamesAnOperandThatALaterStepCannotTake) {
+  std::vector<int64_t> indices(256);
+  for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<int64_t>(i % 3);
+  indices[100] = 3;
+  const std::string header = R"({"i":{"dtype":"I64","shape":[256],"data_offsets":[0,2048]}})";
+  const auto length = static_cast<int64_t>(header.size());
+  std::string file(reinterpret_cast<const char*>(&length), sizeof length);
+  file += header;
+  file.append(reinterpret_cast<const char*>(indices.data()), indices.size() * sizeof indices[0]);
+  const TemporaryFile data("later.safetensors", file), graph("later.txt", R"(graph g
+%i: int64[batch] = input()
+%w: float32[5, 4] = parameter()
+%j = add(%i, %i)
+%e = embedding(%w, %j)
+%loss = reduce_mean(%e) {axes=[0, 1]}
+)");
+  const std::string folder = path("later");
+  const Output output = run_program({"train", "--graph=" + graph.path(), "--data=" + data.path(),
+                                     "--backend=cuda", "--precision=fp32", "--cuda-graph", "--steps=32",
+                                     "--global-batch=8", "--checkpoint-dir=" + folder});
+  EXPECT_EQ(output.exit_code, 3);
+  EXPECT_THAT(output.err, HasSubstr("e: embedding: has the index 6, expected 0 to 4"));
+  EXPECT_FALSE(fs::exists(fs::path(folder) / "latest"));
+}
+
 TEST_F(TrainOwnOnGpus, UpdatesTheRowsThatTheCpuUpdates) {
   const Words rows{"--sparse-tables", "--clip-norm=0", "--global-batch=8"};
   const auto with_rows = [&](Words more) {
