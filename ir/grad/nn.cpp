@@ -117,7 +117,7 @@ Shape column_of(GradContext& g, TensorId tensor) {
 
 void sum_exp(GradContext& g) {
   if (attr_int(g.op().attrs, "classes") != 0)
-    throw Error::input(g.op().name, "has classes, so it has a gradient in a loss alone");
+    throw Error::fault(g.op().name, "with classes has no gradient outside of a loss");
   const Shape column = column_of(g, g.dy());
   const auto as_column = [&](const char* what, TensorId tensor) {
     return g.emit(what, "reshape", {tensor}, {{"shape", column}});

@@ -57,7 +57,7 @@ void extremum(GradContext& g, bool max) {
 }
 void reduce_max(GradContext& g) {
   if (attr_int(g.op().attrs, "classes") != 0)
-    throw Error::input(g.op().name, "has classes, so it has a gradient in a loss alone");
+    throw Error::fault(g.op().name, "with classes has no gradient outside of a loss");
   extremum(g, true);
 }
 void reduce_min(GradContext& g) { extremum(g, false); }

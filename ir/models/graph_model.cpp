@@ -11,6 +11,7 @@
 
 #include "ir/graph_line.h"
 #include "ir/models/require.h"
+#include "ir/ops/classes.h"
 #include "sbp/error.h"
 
 namespace boxcar::ir::models {
@@ -122,6 +123,22 @@ void check_plain(const Graph& graph) {
   }
 }
 
+// Only a whole loss may have padding: its pieces would have to agree on it.
+void check_classes(const Graph& graph) {
+  for (const Op& op : graph.ops) {
+    const std::string name = "%" + graph.tensor(op.outputs[0]).name;
+    const bool piece = op.type == "reduce_max" || op.type == "sum_exp" || op.type == "sum_exp_pick" ||
+                       op.type == "cross_entropy_parts" || op.type == "cross_entropy_grad";
+    if (!piece && op.type != "cross_entropy") continue;
+    const int64_t classes = attr_int(op.attrs, "classes"),
+                  logits = graph.tensor(op.inputs[0]).type.shape.back();
+    if (piece && classes != 0) refuse(name, "classes are for cross_entropy (leave them out)");
+    if (piece && op.attrs.contains("offset") && attr_int(op.attrs, "offset") != 0)
+      refuse(name, "offset is the plan's (leave it out)");
+    if (classes > logits) refuse(name, fmt::format("has {} classes, but {} logits", classes, logits));
+  }
+}
+
 // Sampled labels are places in the sample that rows of the same labels are drawn for.
 void check_draws(const Graph& graph) {
   constexpr const char* drawn_by_steps[] = {"first", "step", "micro_batch", "below"};
@@ -141,9 +158,10 @@ void check_draws(const Graph& graph) {
         refuse(name, fmt::format("{} is the plan's (leave it out)", number));
     if (op.type == "sample_labels" &&
         std::none_of(graph.ops.begin(), graph.ops.end(), [&](const Op& rows) { return drawn_by(rows, op); }))
-      refuse(name, fmt::format("no sample_rows draws its classes (it reads %{} too, a table of {} classes, "
-                               "and has the same samples, parts and seed)",
-                               graph.tensor(op.inputs[0]).name, attr_int(op.attrs, "classes")));
+      refuse(name,
+             fmt::format("needs a sample_rows of %{} from a table of {} classes, with the same samples, "
+                         "parts and seed",
+                         graph.tensor(op.inputs[0]).name, attr_int(op.attrs, "classes")));
   }
 }
 
@@ -241,7 +259,8 @@ int64_t room_of(const Graph& graph, const Op& op, size_t operand) {
     const int64_t axis = attr_int(op.attrs, "axis"), axes = static_cast<int64_t>(shape(0).size());
     return at(shape(0), axis < 0 ? axis + axes : axis);
   }
-  if (op.type == "cross_entropy" || op.type == "pick") return shape(0).back();
+  if (op.type == "cross_entropy") return classes_here(op.attrs, shape(0).back());
+  if (op.type == "pick") return shape(0).back();
   if (op.type == "moe_combine" || op.type == "moe_dispatch_grad") return at(shape(0), shape(0).size() - 3);
   return op.type == "moe_dispatch" ? attr_int(op.attrs, "experts") : 0;
 }
@@ -285,6 +304,7 @@ void limit_computed_indices(Graph& graph) {
 Graph parse(const std::string& text, int64_t batch) {
   Graph graph = parse_graph(BatchWriter(text, batch).run());
   check_plain(graph);
+  check_classes(graph);
   check_draws(graph);
   number_draws(graph);
   read_constants(graph);

@@ -102,7 +102,7 @@ Attrs localize_classes(const Types& in, const Attrs& attrs, const sbp::Signature
   return advanced(attrs, "offset", part_of(in[operand], classes, parts, index).begin);
 }
 
-// Where no other part of the op asks for the place of its classes.
+// The offset, if some classes are padding; without padding sums need none.
 Attrs localize_padded(const Types& in, const Attrs& attrs, const sbp::Signature& signature, int64_t parts,
                       int64_t index) {
   return attr_int(attrs, "classes") == 0 ? attrs : localize_classes<0>(in, attrs, signature, parts, index);

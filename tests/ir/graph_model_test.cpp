@@ -164,9 +164,9 @@ TEST(GraphModels, DrawTheClassesThatTheirLabelsArePlacesOf) {
   EXPECT_EQ(refused("", "classes=12, samples=6, parts=2"), "no error");
   EXPECT_EQ(refused(", seed=3", "classes=12, samples=6, parts=2, seed=3"), "no error");
   const std::string none =
-      "graph: %places: no sample_rows draws its classes (it reads %labels too, a table of {} classes, and "
-      "has "
-      "the same samples, parts and seed)";
+      "graph: %places: needs a sample_rows of %labels from a table of {} classes, with the same samples, "
+      "parts "
+      "and seed";
   const auto of_classes = [&](const char* classes) {
     return std::string(none).replace(none.find("{}"), 2, classes);
   };
@@ -181,6 +181,31 @@ TEST(GraphModels, DrawTheClassesThatTheirLabelsArePlacesOf) {
     EXPECT_EQ(refused("", "classes=12, samples=6, parts=2" + given),
               std::string("graph: %places: ") + number + " is the plan's (leave it out)");
   }
+}
+
+TEST(GraphModels, PaddingIsTheLosssAlone) {
+  const auto refused = [](const std::string& from, const std::string& to) {
+    return error_of([&] { read_graph_model(with(from, to)); });
+  };
+  const std::string loss = "cross_entropy(%logits, %labels)";
+  EXPECT_EQ(refused(loss, loss + " {classes=2}"), "no error");
+  EXPECT_EQ(inputs_of(read_graph_model(with(loss, loss + " {classes=2}"))).at(1).below, 2);
+  EXPECT_EQ(refused(loss, loss + " {classes=4}"), "graph: %losses: has 4 classes, but 3 logits");
+  const std::string pieces =
+      "reduce_max(%logits) {axes=[-1]}\n%sum = sum_exp(%logits, %most)\n"
+      "%own = pick(%logits, %labels)\n%losses = nll(%most, %sum, %own)";
+  const auto of_pieces = [&](const std::string& from, const std::string& to) {
+    std::string changed = pieces;
+    changed.replace(changed.find(from), from.size(), to);
+    return refused("%losses = " + loss, "%most = " + changed);
+  };
+  EXPECT_EQ(of_pieces("nll", "nll"), "no error");
+  EXPECT_EQ(of_pieces("axes=[-1]", "axes=[-1], classes=2"),
+            "graph: %most: classes are for cross_entropy (leave them out)");
+  EXPECT_EQ(of_pieces("sum_exp(%logits, %most)", "sum_exp(%logits, %most) {classes=2}"),
+            "graph: %sum: classes are for cross_entropy (leave them out)");
+  EXPECT_EQ(of_pieces("axes=[-1]", "axes=[-1], offset=2"),
+            "graph: %most: offset is the plan's (leave it out)");
 }
 
 TEST(GraphModels, CoreIsWhatSelectiveRecomputationRunsAgain) {
