@@ -160,8 +160,7 @@ void add_transformer_keys(std::vector<Key>& k) {
   k.push_back(needed(entry("model", "hidden", MODEL(hidden), 1, million, "width of the residual stream")));
   k.push_back(needed(entry("model", "heads", MODEL(heads), 1, 10000, "attention heads")));
   k.push_back(needed(entry("model", "seq", MODEL(seq), 1, 100 * million, "tokens in a sequence")));
-  k.push_back(needed(
-      entry("model", "vocab", MODEL(vocab), 1, 100 * million, "vocabulary, padded for tensor parallelism")));
+  k.push_back(needed(entry("model", "vocab", MODEL(vocab), 1, 100 * million, "words of the vocabulary")));
   k.push_back(
       otherwise("4 x hidden; llama: 8/3 x hidden, rounded up to a multiple of 256",
                 entry("model", "ffn", MODEL(ffn), 1, 10 * million, "width of the feed-forward layer")));

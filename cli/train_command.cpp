@@ -126,7 +126,7 @@ void check(const Request& request, const GivenKeys& given) {
 }
 
 // The sizes of the model whose weights are given, from Hugging Face's config.json beside them, if the user
-// gave none.
+// gave none. Files have no padding, so they say nothing of it.
 GivenKeys with_model(GivenKeys given) {
   const auto from = given.find("run.init_from");
   if (from == given.end() || !is_of_text(given)) return given;
@@ -140,7 +140,7 @@ GivenKeys with_model(GivenKeys given) {
                        fmt::format("is {}, {} has {} (leave it out)", family->second.text, config.string(),
                                    request.job.model.family()));
   for (const Key& key : keys())
-    if (key.section == "model" && key.is_of(request.job.model.family()))
+    if (key.section == "model" && key.name != "pad_vocab" && key.is_of(request.job.model.family()))
       given.try_emplace(key.path(), Given{get(key, request), config.string() + ": " + key.name, true});
   return given;
 }

@@ -4,7 +4,9 @@
 
 namespace boxcar::planner {
 int64_t checkpoint_bytes(const ResolvedJob& job) {
-  const ir::Graph graph = training_graph(job);
+  GraphInputs inputs = graph_inputs(job);
+  if (inputs.model.transformer()) inputs.model->pad_vocab_to = 1;
+  const ir::Graph graph = training_graph(inputs);
   int64_t bytes = 0;
   for (const ir::Op& op : graph.ops)  // a replica of a state on another stage is not written
     if (op.is(ir::OpKind::parameter) && op.replica_of.empty())

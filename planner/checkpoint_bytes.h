@@ -5,8 +5,8 @@
 //   checkpoint_bytes(job)   // of a model of 1e9 parameters with adam in fp16: 12e9, three numbers of float32
 //   each
 //
-// They depend on the model, the optimizer and the precision. Of the degrees of parallelism only tp matters,
-// because the vocabulary is padded to a multiple of it.
+// They depend on the model, the optimizer and the precision, and on no degree of parallelism: files have no
+// padding of the vocabulary.
 #pragma once
 
 #include <cstdint>

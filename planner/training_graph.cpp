@@ -14,7 +14,7 @@ ir::models::Model padded_model(const Job& job) {
 GraphInputs graph_inputs(const ResolvedJob& job) {
   const Hints& h = job->parallel;
   GraphInputs inputs{padded_model(job), int64_t{h.micro_batch} * h.dp, job->train, h.stage_layers, h.pp};
-  if (inputs.model.transformer()) {  // equal paddings are equal inputs
+  if (inputs.model.transformer()) {  // tables of equal sizes are equal inputs
     const int64_t padded = ir::models::padded_vocab(*inputs.model.transformer());
     inputs.model->pad_vocab_to = padded == inputs.model->vocab ? 1 : padded;
   }

@@ -47,7 +47,17 @@ int64_t step_number(std::string_view name) {
 
 // --- writing
 
-// Tensors for model.safetensors, and those beside it.
+// Calls body(weight, tensor) on the vocabulary's weights and their moments.
+template <class Body>
+void for_vocabulary(const Model& model, GlobalTensors& tensors, Body body) {
+  for (const auto& [weight, type] : parameter_types(model))
+    for (auto& [name, tensor] : tensors)
+      if (is_vocabulary(weight) && (name == weight || name.starts_with(weight + ".")) &&
+          tensor.type.shape.size() == type.shape.size())
+        body(weight, tensor);
+}
+
+// Tensors for model.safetensors, and those beside it, without padding.
 std::pair<GlobalTensors, GlobalTensors> weights_and_moments(const Checkpoint& checkpoint) {
   const std::map<std::string, ir::TensorType> parameters = parameter_types(checkpoint.model);
   GlobalTensors weights, moments;
@@ -55,6 +65,10 @@ std::pair<GlobalTensors, GlobalTensors> weights_and_moments(const Checkpoint& ch
     const bool weight = parameters.count(name) != 0;
     (weight ? weights : moments).emplace(name, tensor);
   }
+  for_vocabulary(checkpoint.model, moments, [&](const std::string& weight, StoredTensor& moment) {
+    const ir::Shape real = without_padding(weight, moment.type.shape, checkpoint.model);
+    if (real != moment.type.shape) moment = fitted(moment, real);
+  });
   return {std::move(weights), std::move(moments)};
 }
 
@@ -151,11 +165,11 @@ GlobalTensors with_moments(const Model& model, GlobalTensors tensors, const Stor
   for (const auto& [name, tensor] : optimizer.tensors)
     if (!name.ends_with(kPadded)) tensors[name] = tensor;
   if (!model.transformer()) return tensors;
-  for (const auto& [weight, type] : parameter_types(model))
-    for (auto& [name, tensor] : tensors)
-      if (is_vocabulary(weight) && name.starts_with(weight) && tensor.type.shape != type.shape &&
-          tensor.type.shape.size() == type.shape.size())
-        tensor = fitted(tensor, type.shape);
+  const std::map<std::string, ir::TensorType> parameters = parameter_types(model);
+  for_vocabulary(model, tensors, [&](const std::string& weight, StoredTensor& tensor) {
+    const ir::Shape &padded = parameters.at(weight).shape, real = without_padding(weight, padded, model);
+    if (padded != real || tensor.type.shape != real) tensor = fitted(fitted(tensor, real), padded);
+  });
   return tensors;
 }
 

@@ -286,12 +286,12 @@ GlobalTensors from_hugging_face(const Transformer& model, const StoredFile& file
     const Shape& got = theirs.type.shape;
     const bool more_positions = row.ours == "embedding.position" && got.size() == 2 &&
                                 got[0] > row.shape[0] && got[1] == row.shape[1];
-    const ir::TensorType& type = types.at(row.ours);
-    if (row.theirs == row.ours && got == type.shape) {  // also with its padding, as older files have it
-      weights[row.ours] = theirs;
+    if (row.theirs == row.ours && is_vocabulary(row.ours) && got.size() == row.shape.size() &&
+        without_padding(row.ours, got, config) == row.shape) {  // older files have the padding
+      take(row, fitted(theirs, row.shape), types.at(row.ours), weights[row.ours]);
     } else {
       if (!more_positions) need_shape(row.theirs, theirs, row.shape);
-      take(row, theirs, type, weights[row.ours]);
+      take(row, theirs, types.at(row.ours), weights[row.ours]);
     }
     given.erase(found);
   }

@@ -85,6 +85,31 @@ TEST(Checkpoint, FitsAnotherPaddingOfTheVocabulary) {
   EXPECT_EQ(read_checkpoint(folder.path(), model)->tensors, written.tensors);
 }
 
+// Of a model without a form of Hugging Face's, whose files had the padding once.
+TEST(Checkpoint, ReadsFilesWithPaddingAndLeavesItOut) {
+  std::mt19937_64 random(45);
+  const TemporaryFolder folder;
+  Transformer model = random_model(random, Architecture::own), wide = model;
+  wide.pad_vocab_to = 32;
+  const Checkpoint written = random_checkpoint(random, wide, 1);
+  write_checkpoint(folder.path(), written);
+  const StoredTensor& padded = written.tensors.at("embedding.word");
+  const std::string weights = folder / "step-000001/model.safetensors";
+  backends::host::StoredFile file = backends::host::read_safetensors(weights);
+  EXPECT_EQ(file.tensors.at("embedding.word").type.shape, (ir::Shape{model.vocab, model.hidden}));
+  EXPECT_EQ(backends::host::read_safetensors(folder / "step-000001/optimizer.safetensors")
+                .tensors.at("embedding.word.m")
+                .type.shape,
+            (ir::Shape{model.vocab, model.hidden}));
+  const backends::host::GlobalTensors now = read_checkpoint(folder.path(), wide)->tensors;
+  file.tensors["embedding.word"] = padded;
+  backends::host::write_safetensors(weights, file);
+  EXPECT_EQ(read_checkpoint(folder.path(), wide)->tensors, now);
+  EXPECT_NE(now.at("embedding.word"), padded);
+  EXPECT_EQ(read_checkpoint(folder.path(), model)->tensors.at("embedding.word").type.shape,
+            (ir::Shape{model.vocab, model.hidden}));
+}
+
 TEST(Checkpoint, KeepsTheLastFew) {
   std::mt19937_64 random(44);
   const TemporaryFolder folder;
