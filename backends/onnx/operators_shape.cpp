@@ -122,7 +122,7 @@ Value stepped(Conversion& c, const Value& x, int64_t axis, int64_t start, int64_
     for (int64_t i = place(start, 0, extent), last = place(end, 0, extent); i < last; i += step)
       rows.push_back(static_cast<double>(i));
   else
-    for (int64_t i = place(start, -1, extent - 1), last = place(end, -1, extent - 1); i > last; i += step)
+    for (int64_t i = place(start, 0, extent - 1), last = place(end, -1, extent - 1); i > last; i += step)
       rows.push_back(static_cast<double>(i));
   if (rows.empty()) c.refuse("picks no elements");
   HostTensor places{{{static_cast<int64_t>(rows.size())}, ir::DType::int64}, std::move(rows)};
