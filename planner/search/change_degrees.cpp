@@ -92,10 +92,11 @@ class DegreeChanges {
     return candidate;
   }
 
-  // Estimates err alike for plans of a kind. So the best of each kind of which none was simulated is tried.
+  // Estimates of short steps err alike for plans of a kind. So the best of each kind of which none was
+  // simulated is tried.
   void other_kinds() {
     const Move* const move = move_of(options_, "other-kinds");
-    if (!move || attempts_.best().empty()) return;
+    if (!move || attempts_.best().empty() || !is_short(attempts_.best().front().job)) return;
     const auto kind = [](const Candidate& c) {
       const planner::Hints& h = c.job.parallel;
       return std::tuple(h.tp > 1, h.pp > 1, h.virtual_stages > 1, h.zero);
@@ -106,7 +107,8 @@ class DegreeChanges {
     const double most = (1 + nearly) * attempts_.value(attempts_.best().front());
     size_t left = most_kinds;
     for (const Candidate& c : candidates_) {
-      if (left == 0 || attempts_.asked_to_stop() || estimated(options_.goal, c) > most) return;
+      if (left == 0 || attempts_.asked_to_stop()) return;
+      if (estimated(options_.goal, c) > most || is_over(c.estimated_seconds, options_)) continue;
       if (!done.insert(kind(c)).second || attempts_.is_known(c.job)) continue;
       Candidate other = anew(c);
       other.move = move;

@@ -135,7 +135,7 @@ std::vector<Move> make_moves() {
        "the fewest layers of each stage that fit by the plan", "3 tries, twice"},
       {"recompute-more", own, "objective memory, recompute open and not full",
        "the most whole layers recomputed that the time allows", "a bisection"},
-      {"other-kinds", own, "estimates within 10 % of the best",
+      {"other-kinds", own, "short steps, estimates within 10 % of the best",
        "the best by estimate of each kind of which none was tried: tensor parallelism or not, stages or not, "
        "virtual stages or not, level of ZeRO",
        "8 plans"},

@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "backends/machines/cluster.h"
 #include "planner/search/search.h"
 #include "sbp/error.h"
 #include "search/jobs.h"
@@ -78,6 +79,22 @@ TEST(Moves, AreCountedWithWhatTheyGain) {
   }
   EXPECT_GT(seconds, 0);
   EXPECT_LT(left, 1);
+}
+
+// Here estimates of data parallelism are a tenth too slow, and those of tensor parallelism are right. Of each
+// kind one plan is simulated.
+TEST(Moves, TryAPlanOfEachKind) {
+  Job job = small_gpt(8);
+  job.cluster = backends::load_cluster("p3-16xlarge", 8);
+  job.model = ir::models::defaults("gpt");
+  job.model->layers = 6, job.model->hidden = 2048, job.model->heads = 16;
+  job.model->seq = 128, job.model->vocab = 32000;
+  job.global_batch = 32, job.train.precision = ir::Precision::fp16;
+  const Outcome all = search(job, {}, oracle()),
+                some = search(job, {.without_moves = {"other-kinds"}}, oracle());
+  MoveUses uses = all.moves;
+  EXPECT_GT(use_of(uses, &move_named("other-kinds")).plans, 0);
+  EXPECT_LT(all.best.front().seconds, 0.99 * some.best.front().seconds);
 }
 
 TEST(Moves, ThatAreLeftOutProposeNothing) {
