@@ -286,8 +286,10 @@ GlobalTensors from_hugging_face(const Transformer& model, const StoredFile& file
     const Shape& got = theirs.type.shape;
     const bool more_positions = row.ours == "embedding.position" && got.size() == 2 &&
                                 got[0] > row.shape[0] && got[1] == row.shape[1];
-    if (row.theirs == row.ours && is_vocabulary(row.ours) && got.size() == row.shape.size() &&
-        without_padding(row.ours, got, config) == row.shape) {  // older files have the padding
+    const bool is_padded = row.theirs == row.ours && is_vocabulary(row.ours) &&
+                           got.size() == row.shape.size() && got >= row.shape &&
+                           without_padding(row.ours, got, config) == row.shape;
+    if (is_padded) {  // as older files are
       take(row, fitted(theirs, row.shape), types.at(row.ours), weights[row.ours]);
     } else {
       if (!more_positions) need_shape(row.theirs, theirs, row.shape);

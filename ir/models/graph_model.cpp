@@ -130,11 +130,12 @@ void check_classes(const Graph& graph) {
     const bool piece = op.type == "reduce_max" || op.type == "sum_exp" || op.type == "sum_exp_pick" ||
                        op.type == "cross_entropy_parts" || op.type == "cross_entropy_grad";
     if (!piece && op.type != "cross_entropy") continue;
-    const int64_t classes = attr_int(op.attrs, "classes"),
-                  logits = graph.tensor(op.inputs[0]).type.shape.back();
+    const int64_t classes = attr_int(op.attrs, "classes");
     if (piece && classes != 0) refuse(name, "classes are for cross_entropy (leave them out)");
     if (piece && op.attrs.contains("offset") && attr_int(op.attrs, "offset") != 0)
       refuse(name, "offset is the plan's (leave it out)");
+    if (piece) continue;
+    const int64_t logits = graph.tensor(op.inputs[0]).type.shape.back();
     if (classes > logits) refuse(name, fmt::format("has {} classes, but {} logits", classes, logits));
   }
 }

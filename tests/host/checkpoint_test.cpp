@@ -7,7 +7,9 @@
 #include <algorithm>
 
 #include "backends/host/model_keys.h"
+#include "backends/host/vocabulary.h"
 #include "models.h"
+#include "support/error_of.h"
 #include "temporary.h"
 
 namespace boxcar::tests {
@@ -89,7 +91,9 @@ TEST(Checkpoint, FitsAnotherPaddingOfTheVocabulary) {
 TEST(Checkpoint, ReadsFilesWithPaddingAndLeavesItOut) {
   std::mt19937_64 random(45);
   const TemporaryFolder folder;
-  Transformer model = random_model(random, Architecture::own), wide = model;
+  Transformer model = random_model(random, Architecture::own);
+  model.vocab = 10;
+  Transformer wide = model;
   wide.pad_vocab_to = 32;
   const Checkpoint written = random_checkpoint(random, wide, 1);
   write_checkpoint(folder.path(), written);
@@ -106,6 +110,12 @@ TEST(Checkpoint, ReadsFilesWithPaddingAndLeavesItOut) {
   backends::host::write_safetensors(weights, file);
   EXPECT_EQ(read_checkpoint(folder.path(), wide)->tensors, now);
   EXPECT_NE(now.at("embedding.word"), padded);
+  file.tensors["embedding.word"] = backends::host::fitted(padded, {model.vocab - 1, model.hidden});
+  backends::host::write_safetensors(weights, file);
+  EXPECT_THAT(support::error_of([&] { read_checkpoint(folder.path(), wide); }),
+              testing::HasSubstr("'embedding.word' is "));
+  file.tensors["embedding.word"] = padded;
+  backends::host::write_safetensors(weights, file);
   EXPECT_EQ(read_checkpoint(folder.path(), model)->tensors.at("embedding.word").type.shape,
             (ir::Shape{model.vocab, model.hidden}));
 }

@@ -206,6 +206,9 @@ TEST(GraphModels, PaddingIsTheLosssAlone) {
             "graph: %sum: classes are for cross_entropy (leave them out)");
   EXPECT_EQ(of_pieces("axes=[-1]", "axes=[-1], offset=2"),
             "graph: %most: offset is the plan's (leave it out)");
+  EXPECT_THAT(refused("%loss = reduce_mean(%losses) {axes=[0]}",
+                      "%mean = reduce_mean(%losses) {axes=[0]}\n%loss = reduce_max(%mean)"),
+              HasSubstr("%loss: is of the mean over samples by reduce_max, which is not linear"));
 }
 
 TEST(GraphModels, CoreIsWhatSelectiveRecomputationRunsAgain) {
