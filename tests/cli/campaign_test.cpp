@@ -422,7 +422,7 @@ const tests::CommandCase campaign_flags[] = {
     {{"--tokens=1B", "--mtbf=1s/8", "--checkpoint-bandwidth=1MB/s"},
      1,
      "--mtbf: goodput is below 0.1 %: 8 GPUs fail every 1 s, a checkpoint "
-     "takes 41.5 s and a restart 10.7 m (use more bandwidth or a shorter --restart)"},
+     "takes 41.4 s and a restart 10.7 m (use more bandwidth or a shorter --restart)"},
     {{"--tokens=1B", "--plan=none.txt"}, 2, "none.txt: cannot be read; check the path"},
     {{"--tokens=1B", "--search", "--plan=none.txt"}, 2, "--search: has no effect on a saved plan"},
     {{"--tokens=1B", "--max-stack=megatron"}, 2, "--max-stack: has no effect without --search"},
