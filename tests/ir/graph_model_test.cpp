@@ -165,8 +165,7 @@ TEST(GraphModels, DrawTheClassesThatTheirLabelsArePlacesOf) {
   EXPECT_EQ(refused(", seed=3", "classes=12, samples=6, parts=2, seed=3"), "no error");
   const std::string none =
       "graph: %places: needs a sample_rows of %labels from a table of {} classes, with the same samples, "
-      "parts "
-      "and seed";
+      "parts and seed";
   const auto of_classes = [&](const char* classes) {
     return std::string(none).replace(none.find("{}"), 2, classes);
   };
@@ -183,7 +182,7 @@ TEST(GraphModels, DrawTheClassesThatTheirLabelsArePlacesOf) {
   }
 }
 
-TEST(GraphModels, PaddingIsTheLosssAlone) {
+TEST(GraphModels, OnlyAWholeLossHasPadding) {
   const auto refused = [](const std::string& from, const std::string& to) {
     return error_of([&] { read_graph_model(with(from, to)); });
   };

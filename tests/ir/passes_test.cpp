@@ -335,8 +335,7 @@ TEST(Passes, PatternsOfALayer) {
   EXPECT_EQ(count(step, "causal_mask"), 0);
 }
 
-// One of a layer's four products has its own bias; all four have a bias gradient. Without dropout, the last
-// bias gradient sums the residual's gradient.
+// One of four products has its own bias, all a bias gradient. The last one sums the residual's gradient.
 TEST(Passes, ProductsOfALayerTakeBiases) {
   TrainOptions options = plain();
   options.epilogues = true;
