@@ -100,23 +100,42 @@ int Groups::begin(int group) const {
   return group * smaller + std::min(group, larger);
 }
 
-int Groups::of(int micro_batch) const {
-  const int smaller = micro_batches / count, larger = micro_batches % count;
-  const int in_larger = larger * (smaller + 1);
-  return micro_batch < in_larger ? micro_batch / (smaller + 1) : larger + (micro_batch - in_larger) / smaller;
-}
-
 namespace {
 
-// Position `k` of the interleaved forward order: groups of micro-batches go through all chunks in turn.
-ir::PhaseRun interleaved_run(const Pipeline& p, const Groups& groups, int k, bool forward) {
-  const int group = groups.of(k / p.chunks), begin = groups.begin(group);
-  const int size = groups.begin(group + 1) - begin, inside = k - begin * p.chunks;
-  const int chunk = inside / size;
-  const int micro_batch = begin + inside % size;
-  return forward ? ir::PhaseRun{forward_phase(chunk), micro_batch}
-                 : ir::PhaseRun{backward_phase(p, p.chunks - 1 - chunk), micro_batch};
-}
+// Forward or backward runs in the interleaved order, one after the other: groups of micro-batches go through
+// all chunks in turn.
+//
+//   two chunks, groups of 2   chunk 0: 0 1, chunk 1: 0 1, chunk 0: 2 3, chunk 1: 2 3
+class InterleavedRuns {
+ public:
+  // Begins with a group.
+  InterleavedRuns(const Pipeline& p, const Groups& groups, bool forward, int group = 0)
+      : p_(p), groups_(groups), forward_(forward) {
+    begin(group);
+  }
+
+  ir::PhaseRun next() {
+    const ir::PhaseRun run{forward_ ? forward_phase(chunk_) : backward_phase(p_, p_.chunks - 1 - chunk_),
+                           micro_batch_};
+    if (++micro_batch_ == end_) {
+      micro_batch_ = begin_;
+      if (++chunk_ == p_.chunks) begin(group_ + 1);
+    }
+    return run;
+  }
+
+ private:
+  void begin(int group) {
+    group_ = group, chunk_ = 0;
+    begin_ = micro_batch_ = groups_.begin(group);
+    end_ = groups_.begin(group + 1);
+  }
+
+  const Pipeline& p_;
+  const Groups& groups_;
+  bool forward_;
+  int group_ = 0, chunk_ = 0, begin_ = 0, end_ = 0, micro_batch_ = 0;
+};
 
 // Forward runs made before the first backward one.
 int warm_up(const Pipeline& p, int stage) {
@@ -140,12 +159,13 @@ std::vector<ir::PhaseRun> stage_order(const Pipeline& p, int stage) {
   const bool split = splits_backward(p, stage);
   const int chunk = p.chunks - 1;  // the head's; a schedule that splits all passes has one
   const Groups groups(p);
+  InterleavedRuns forward(p, groups, true), backward(p, groups, false);
   std::vector<ir::PhaseRun> order;
   int weights = 0, waiting = 0;  // second parts of backward passes done so far, and waiting ones
   for (int k = 0; k < all + ahead; ++k) {
-    if (k < all) order.push_back(interleaved_run(p, groups, k, true));
+    if (k < all) order.push_back(forward.next());
     if (k >= ahead) {
-      order.push_back(interleaved_run(p, groups, k - ahead, false));
+      order.push_back(backward.next());
       waiting += order.back().phase == backward_phase(p, chunk) ? 1 : 0;
     }
     if (!split || waiting <= weights_behind(p, stage, k, all)) continue;
@@ -173,16 +193,18 @@ ChunksInFlight chunks_in_flight(const Pipeline& p, int stage) {
   int most_at_once = 0;
   // After the warm-up every group is like the previous one, except the first of the smaller ones.
   const int some = ahead + 3 * p.chunks * groups.largest();
-  for (const int start : std::set{0, groups.begin(p.micro_batches % groups.count) * p.chunks}) {
+  for (const int group : std::set{0, p.micro_batches % groups.count}) {
+    const int start = groups.begin(group) * p.chunks;
+    InterleavedRuns forward(p, groups, true, group), backward(p, groups, false);
     std::vector<int> now(result.most.size(), start / p.chunks);
-    for (int k = 0; k < start - ahead; ++k) --at(now, interleaved_run(p, groups, k, false).phase - p.chunks);
+    for (int k = 0; k < start - ahead; ++k) --at(now, backward.next().phase - p.chunks);
     int at_once = start - std::max(0, start - ahead);
     for (int k = start; k < std::min(all, start + some); ++k) {
-      const int chunk = interleaved_run(p, groups, k, true).phase;
+      const int chunk = forward.next().phase;
       at(result.most, chunk) = std::max(at(result.most, chunk), ++at(now, chunk));
       if (++at_once > most_at_once) most_at_once = at_once, result.at_once = now;
       if (k < ahead) continue;
-      --at(now, interleaved_run(p, groups, k - ahead, false).phase - p.chunks);
+      --at(now, backward.next().phase - p.chunks);
       --at_once;
     }
   }

@@ -84,7 +84,6 @@ struct Groups {
   explicit Groups(const Pipeline& pipeline);
   int begin(int group) const;  // the first micro-batch of a group; for `count`: the number of micro-batches
   int largest() const { return begin(1); }
-  int of(int micro_batch) const;
 };
 
 inline int forward_phase(int chunk) { return chunk; }

@@ -86,43 +86,77 @@ double first_elements(const ModelCost& cost, const planner::Hints& h, int stage)
   return at(cost.layers, before).elements;
 }
 
+// The groups of a stage's ranks that gather its states and reduce its gradients. All stages have the same.
+class StateGroups {
+ public:
+  StateGroups(const Job& job, const planner::Mesh& mesh)
+      : job_(job),
+        dp_stride_(stride(mesh, {"replica", "dp", "ep"})),
+        cp_stride_(stride(mesh, {"cp"})),
+        on_node_(on_node(job, mesh)) {}
+
+  // Seconds of a collective over every `apart`-th data-parallel rank and `cp` ranks of context parallelism,
+  // while `stages` stages of a node communicate.
+  double seconds(sbp::Collective collective, double bytes, int apart, int cp, int stages) {
+    if (bytes == 0) return 0;
+    const sim::Span& span = span_of(apart, cp);
+    if (span.ranks == 1) return 0;
+    return sim::seconds_beside(
+        job_.cluster, sim::collective_time(job_.cluster, collective, static_cast<int64_t>(bytes), span),
+        stages * on_node_);
+  }
+
+  bool cp_stands_outside() const { return cp_stride_ > dp_stride_; }
+
+ private:
+  struct Group {
+    int apart = 0, cp = 0;
+    sim::Span span;
+  };
+
+  // Devices from a rank of a dimension to the next one.
+  static int stride(const planner::Mesh& mesh, std::initializer_list<const char*> names) {
+    int innermost = -1;
+    for (const char* name : names) innermost = std::max(innermost, mesh.dim(name));
+    return innermost < 0 ? 0 : at(mesh.strides, innermost);
+  }
+
+  const sim::Span& span_of(int apart, int cp) {
+    for (const Group& known : groups_)
+      if (known.apart == apart && known.cp == cp) return known.span;
+    std::vector<int> devices;
+    for (int d = 0; d < job_.parallel.dp; d += apart)
+      for (int c = 0; c < cp; ++c) devices.push_back(d * dp_stride_ + c * cp_stride_);
+    groups_.push_back({apart, cp, sim::span_of(job_.cluster, devices)});
+    return groups_.back().span;
+  }
+
+  const Job& job_;
+  int dp_stride_ = 0, cp_stride_ = 0, on_node_ = 1;
+  std::vector<Group> groups_;  // that were asked for
+};
+
 // Seconds of the communication of data and context parallelism and of the update of a stage, while `stages`
 // stages of a node communicate. `alike`: the layers are a transformer's, so that the size of buckets is
 // known.
-double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost& stage, double first,
-                     bool alike, int stages) {
+double state_seconds(const Job& job, StateGroups& groups, const StageCost& stage, double first, bool alike,
+                     int stages) {
   const Hints& h = job.parallel;
   const planner::Sharding sharding = planner::sharding_of(h);
   const double update = sharding.states ? stage.update.sharded(sharded_part(h, stage)) : stage.update.whole;
   if (h.dp == 1 && h.cp == 1) return update;
-  // Devices from a rank of a dimension to the next one.
-  const auto stride = [&](std::initializer_list<const char*> names) {
-    int innermost = -1;
-    for (const char* name : names) innermost = std::max(innermost, mesh.dim(name));
-    return innermost < 0 ? 0 : at(mesh.strides, innermost);
-  };
-  const int dp_stride = stride({"replica", "dp", "ep"}), cp_stride = stride({"cp"});
-  // A collective over every `apart`-th data-parallel rank and `cp` ranks of context parallelism.
   const auto among = [&](sbp::Collective collective, double bytes, int apart, int cp) {
-    std::vector<int> group;
-    for (int d = 0; d < h.dp; d += apart)
-      for (int c = 0; c < cp; ++c) group.push_back(d * dp_stride + c * cp_stride);
-    if (bytes == 0 || group.size() == 1) return 0.0;
-    std::sort(group.begin(), group.end());
-    const sim::Span span = sim::span_of(job.cluster, group);
-    return sim::seconds_beside(
-        job.cluster, sim::collective_time(job.cluster, collective, static_cast<int64_t>(bytes), span),
-        stages * on_node(job, mesh));
+    return groups.seconds(collective, bytes, apart, cp, stages);
   };
   const double dense = stage.elements - stage.expert_elements, made = stage.cp_made_elements;
   const auto gather_seconds = [&](double size) {
     const auto all_gather = sbp::Collective::all_gather;
     return among(all_gather, dense * size, 1, h.cp) +
            among(all_gather, (stage.expert_elements - made) * size, h.ep, h.cp) +
-           (cp_stride > dp_stride ? among(all_gather, made * size / h.dp * h.ep, h.dp, h.cp) +
-                                        among(all_gather, made * size, h.ep, 1)
-                                  : among(all_gather, made * size / h.cp, h.ep, 1) +
-                                        among(all_gather, made * size, h.dp, h.cp));
+           (groups.cp_stands_outside() ? among(all_gather, made * size / h.dp * h.ep, h.dp, h.cp) +
+                                             among(all_gather, made * size, h.ep, 1)
+                                       : among(all_gather, made * size / h.cp, h.ep, 1) +
+                                             among(all_gather, made * size, h.dp, h.cp));
   };
   // Gradients that are made in parts are reduced only over data parallelism; then whole ones are gathered.
   const auto reduce_seconds = [&](sbp::Collective collective, double size) {
@@ -187,11 +221,13 @@ double step_end(const Job& job, const planner::Mesh& mesh, const ModelCost& cost
   const int node = job.cluster.node.gpus;
   const bool alike = cost.layers.empty();
   const int together = planner::stages_on_node(mesh, job.parallel.pp, node);
+  StateGroups groups(job, mesh);
   std::vector<double> alone, on_nic;  // s, by stage: with the NICs to itself; time that others wait for it
   for (size_t s = 0; s < stages.size(); ++s) {
     const double first = first_elements(cost, job.parallel, static_cast<int>(s));
-    alone.push_back(state_seconds(job, mesh, stages[s], first, alike, 1));
-    const double all = together == 1 ? alone[s] : state_seconds(job, mesh, stages[s], first, alike, together);
+    alone.push_back(state_seconds(job, groups, stages[s], first, alike, 1));
+    const double all =
+        together == 1 ? alone[s] : state_seconds(job, groups, stages[s], first, alike, together);
     on_nic.push_back((all - alone[s]) / std::max(1, together - 1));
   }
   const auto node_of = [&](size_t s) { return mesh.device(0, static_cast<int>(s)) / node; };

@@ -376,13 +376,14 @@ double sharded_part(const planner::Hints& h, const StageCost& stage) {
   return (1 + experts_of(stage) * (h.ep - 1)) / planner::shards_of(h);
 }
 
-Estimate estimate(const Job& job, const KindCosts& costs) {
+Estimate estimate(const Job& job, const KindCosts& costs) { return estimate(job, costs, in_flight_of(job)); }
+
+Estimate estimate(const Job& job, const KindCosts& costs, const InFlight& in_flight) {
   const Hints& h = job.parallel;
   const ModelCost& cost = costs.recomputed;
   const double m = job.train.micro_batches;
   const planner::Mesh mesh = planner::mesh_of(h);
   const auto parts = parts_of(job);
-  const InFlight in_flight = in_flight_of(job);
   const std::vector<StageCost> stages = stages_of(job, costs, parts, in_flight);
   Estimate result;
   double slowest = 0, sum = 0, forward = 0;

@@ -28,7 +28,9 @@ struct Estimate {
 // The part of a stage's sharded states that one device has: experts have fewer replicas.
 double sharded_part(const planner::Hints& hints, const StageCost& stage);
 
-// REQUIRES: `job` has dp, stage_layers and micro_batches filled in.
+// REQUIRES: `job` has dp, stage_layers and micro_batches filled in; `in_flight` is in_flight_of(job), which
+// jobs of the same schedule, stages and micro-batches share.
+Estimate estimate(const planner::Job& job, const KindCosts& costs, const InFlight& in_flight);
 Estimate estimate(const planner::Job& job, const KindCosts& costs);
 
 // By stage, on a device.

@@ -33,10 +33,15 @@ struct Shared {
   std::atomic<size_t> next = 0;  // branch
 };
 
-Candidate with_estimate(Job job, const KindCosts& costs) {
-  const Estimate e = estimate(job, costs);
+Candidate with_estimate(Job job, const KindCosts& costs, const InFlight& in_flight) {
+  const Estimate e = estimate(job, costs, in_flight);
   const double least = least_seconds(job, costs), kernels = least_seconds(job, costs, Counted::kernels);
   return {std::move(job), e.seconds, e.bytes, e.fullest_stage, e.split_saves, least, kernels};
+}
+
+Candidate with_estimate(Job job, const KindCosts& costs) {
+  const InFlight in_flight = in_flight_of(job);
+  return with_estimate(std::move(job), costs, in_flight);
 }
 
 // The order in which branches are estimated.
@@ -120,8 +125,9 @@ class Candidates::Branch {
       const std::vector<int>& counts = fewest->train.recompute_layers;
       const bool none = !counts.empty() && std::ranges::max(counts) == 0;
       keep_less(best,
-                none && !options_.pinned.count("recompute") ? with_estimate(all_of(*fewest, less), *others)
-                                                            : with_estimate(*fewest, both),
+                none && !options_.pinned.count("recompute")
+                    ? with_estimate(all_of(*fewest, less), *others, in_flight)
+                    : with_estimate(*fewest, both, in_flight),
                 &Candidate::estimated_seconds);
     }
     return best;
@@ -244,9 +250,10 @@ class Candidates::Branch {
     return false;
   }
 
-  static bool gains(const Candidate& c, const Candidate& over) {
-    return c.estimated_seconds < (1 - time_error / 3) * over.estimated_seconds;
+  static bool gains(double seconds, const Candidate& over) {
+    return seconds < (1 - time_error / 3) * over.estimated_seconds;
   }
+  static bool gains(const Candidate& c, const Candidate& over) { return gains(c.estimated_seconds, over); }
 
   // Whether it fits in memory by estimate; nothing if there is no estimate.
   std::optional<bool> add(const Job& point) {
@@ -353,17 +360,20 @@ class Candidates::Branch {
     const KindCosts kinds = *costs_of(usual.job);
     const bool level = slowest_device(usual.job) > 1 && !options_.pinned.count("stage_layers") &&
                        usual.job.parallel.stage_layers == level_cut(usual.job, kinds.recomputed);
-    for (const planner::MeshOrder& order : other_orders(usual.job)) {
+    const std::vector<planner::MeshOrder> orders = other_orders(usual.job);
+    if (orders.empty()) return;
+    const InFlight in_flight = in_flight_of(usual.job);
+    for (const planner::MeshOrder& order : orders) {
       Job job = usual.job;
       job.parallel.mesh_order = order;
       if (level) job.parallel.stage_layers = level_cut(job, kinds.recomputed);
-      if (!gains(with_estimate(job, kinds), usual)) continue;
+      if (!gains(estimate(job, kinds, in_flight).seconds, usual)) continue;
       const std::optional<KindCosts> own = costs_of(job);
       if (!own) {
         drop(job);
         continue;
       }
-      if (Candidate other = with_estimate(std::move(job), *own); gains(other, usual))
+      if (Candidate other = with_estimate(std::move(job), *own, in_flight); gains(other, usual))
         all.push_back(std::move(other));
     }
   }

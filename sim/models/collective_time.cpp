@@ -172,7 +172,7 @@ Span span_of(const Cluster& cluster, const std::vector<int>& devices) {
   std::vector<int> nodes;
   nodes.reserve(devices.size());
   for (int device : devices) nodes.push_back(cluster.node_of(device));
-  std::sort(nodes.begin(), nodes.end());
+  if (!std::is_sorted(nodes.begin(), nodes.end())) std::sort(nodes.begin(), nodes.end());
   const int per_leaf = nodes_per_leaf(cluster);
   span.nodes = span.ranks_per_node = span.leaves = 0;
   int last_leaf = -1;

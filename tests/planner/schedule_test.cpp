@@ -151,7 +151,6 @@ TEST(Schedule, GroupsAreAsLevelAsTheyCanBe) {
         EXPECT_GE(size, std::min(stages, micro_batches));
         EXPECT_LE(size, groups.largest());
         EXPECT_GE(size, groups.largest() - 1);
-        for (int m = groups.begin(g); m < groups.begin(g + 1); ++m) EXPECT_EQ(groups.of(m), g);
       }
       if (micro_batches % stages == 0) {
         EXPECT_EQ(groups.largest(), stages);
