@@ -148,13 +148,22 @@ class DegreeChanges {
       for (const planner::Schedule schedule : split_schedules(whole.job))
         splits.back().push_back(split(whole, schedule, move));
     }
-    const auto least = [&](const std::vector<Candidate>& of) {
+    const auto least_within = [&](const std::vector<Candidate>& of, double bytes) {
       double value = infinity;
       for (const Candidate& c : of)
-        if (c.estimated_bytes <= static_cast<double>(attempts_.limit()))
+        if (c.estimated_bytes <= bytes)
           value = std::min(value, value_of(options_.goal, c.job, c.estimated_seconds, 0));
       return value;
     };
+    const auto least = [&](const std::vector<Candidate>& of) {
+      return least_within(of, static_cast<double>(attempts_.limit()));
+    };
+    // Estimates of long steps are near enough to leave out pipelines that are slower.
+    const Candidate& best = attempts_.best().front();
+    if (!is_short(best.job) && best.seconds > 0)
+      std::erase_if(splits, [&](const std::vector<Candidate>& of) {
+        return least_within(of, infinity) > (1 + time_error) * attempts_.value(best);
+      });
     if (splits.empty()) return;
     std::stable_sort(splits.begin() + 1, splits.end(),
                      [&](const auto& x, const auto& y) { return least(x) < least(y); });
