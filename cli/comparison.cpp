@@ -6,6 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "cli/verdict.h"
 #include "ir/units.h"
@@ -44,21 +46,30 @@ void put(GivenKeys& to, const GivenKeys& from, const std::string& path) {
   if (const auto found = from.find(path); found != from.end()) to.insert(*found);
 }
 
+// How much slower a plan is, as a share, and by what: its step; samples per second, if a step has others; or
+// tokens per second, if a sample has others.
+std::pair<double, const char*> slower(const explain::Report& base, const explain::Report& r) {
+  const auto differ = [](double a, double b) { return std::abs(a - b) > 1e-9 * std::abs(b); };
+  const auto tokens = [](const explain::Report& of) { return of.tokens_per_second / of.samples_per_second; };
+  const auto samples = [](const explain::Report& of) { return of.samples_per_second * of.step_seconds; };
+  if (tokens(r) > 0 && tokens(base) > 0 && differ(tokens(r), tokens(base)))
+    return {base.tokens_per_second / r.tokens_per_second - 1, " by tokens per second"};
+  if (differ(samples(r), samples(base)))
+    return {base.samples_per_second / r.samples_per_second - 1, " by samples per second"};
+  return {r.step_seconds / base.step_seconds - 1, ""};
+}
+
 }  // namespace
 
 std::string placed_text(const explain::Report& base, const Variation& v) {
   if (!v.why_not.empty()) return v.why_not;
-  // Steps of other batches are compared by samples per second.
-  const auto samples = [](const explain::Report& r) { return r.samples_per_second * r.step_seconds; };
-  const bool other_batch = std::abs(samples(v.report) / samples(base) - 1) > 1e-9;
-  const double step = other_batch ? base.samples_per_second / v.report.samples_per_second - 1
-                                  : v.report.step_seconds / base.step_seconds - 1;
+  const auto [step, by] = slower(base, v.report);
   const explain::StageReport& stage = explain::fullest(v.report);
   const int64_t more = stage.peak_bytes - explain::fullest(base).peak_bytes;
-  const std::string time = std::abs(step) < 5e-4 ? "as fast"
-                                                 : fmt::format("{:.1f} % {}", 100 * std::abs(step),
-                                                               step > 0 ? "slower" : "faster") +
-                                                       (other_batch ? " by samples per second" : "");
+  const std::string time =
+      std::abs(step) < 5e-4
+          ? "as fast"
+          : fmt::format("{:.1f} % {}", 100 * std::abs(step), step > 0 ? "slower" : "faster") + by;
   const std::string memory = more == 0
                                  ? "as much"
                                  : fmt::format("{} {}", ir::format_bytes(static_cast<double>(std::abs(more))),
@@ -71,6 +82,7 @@ std::string placed_text(const explain::Report& base, const Variation& v) {
 
 ordered_json placed_json(const explain::Report& base, const Variation& v) {
   ordered_json doc{{"fits", v.why_not.empty()}};
+  if (!v.plan.empty()) doc["plan"] = v.plan;
   if (!v.chosen.empty()) doc["chosen"] = v.chosen;
   if (!v.why_not.empty()) {
     doc["why"] = v.why_not;
@@ -78,7 +90,7 @@ ordered_json placed_json(const explain::Report& base, const Variation& v) {
   }
   doc["gpus"] = gpus_of(v.report);
   doc["step_time_s"] = v.report.step_seconds;
-  doc["slower"] = base.samples_per_second / v.report.samples_per_second - 1;
+  doc["slower"] = slower(base, v.report).first;
   doc["peak_memory_bytes"] = explain::fullest(v.report).peak_bytes;
   doc["tokens_per_s"] = v.report.tokens_per_second;
   doc["bound_by"] = binding_json(v.report);
@@ -98,12 +110,22 @@ std::vector<Difference> differences_of(const GivenKeys& a, const GivenKeys& b) {
   // Recomputation changes together with the stages if it gives layers of each.
   constexpr const char* layers = "parallel.recompute_layers";
   const bool recompute = stages && (is_by_stage(layers, a) || is_by_stage(layers, b));
+  // A kind of recomputation changes together with the layers that have it.
+  const bool kinds = text_of(a, "parallel.recompute") != text_of(b, "parallel.recompute");
   std::vector<Difference> all;
   if (degrees || stages) all.emplace_back();
+  std::optional<size_t> of_kinds;
   for (const std::string& path : paths) {
+    const bool recomputes = path.starts_with("parallel.recompute");
     const bool together =
-        is_degree(path) || is_model(path) || (recompute && path.starts_with("parallel.recompute")) ||
+        is_degree(path) || is_model(path) || (recompute && recomputes) ||
         (stages && (path == "parallel.virtual_stages" || is_by_stage(path, a) || is_by_stage(path, b)));
+    if (!together && kinds && recomputes) {
+      if (!of_kinds) of_kinds = all.size(), all.emplace_back();
+      put(all[*of_kinds].a, a, path);
+      put(all[*of_kinds].b, b, path);
+      continue;
+    }
     Difference& one = together ? all.front() : all.emplace_back();
     put(one.a, a, path);
     put(one.b, b, path);

@@ -55,8 +55,9 @@ std::vector<Difference> costed(const Side& a, const Side& b) {
   for (Difference& one : all) {
     GivenKeys others = one.b;
     if (const auto same = b.keys.find("parallel.recompute_layers");
-        same != b.keys.end() && !one.a.contains(same->first))
-      others.insert(*same);  // keys of both: other stages would drop them
+        same != b.keys.end() && a.keys.contains(same->first) &&
+        a.keys.at(same->first).text == same->second.text)
+      others.insert(*same);  // both plans have these layers, and other stages would drop them
     GivenKeys keys = with_flags(a.keys, others);
     for (const auto& [path, value] : one.a)
       if (!one.b.contains(path)) keys.erase(path);  // B has its default

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,7 +13,9 @@
 #include "cli/output.h"
 #include "cli/plan_file.h"
 #include "cli/search_report.h"
+#include "cli/simulated_plans.h"
 #include "cli/verdict.h"
+#include "ir/units.h"
 #include "planner/estimate/layout_labels.h"
 #include "planner/laid_out.h"
 #include "planner/verify.h"
@@ -66,6 +69,19 @@ GivenKeys keys_of_flags(const std::string& text) {
   return given;
 }
 
+// Of the plans that the search simulated, the best that has these keys.
+std::optional<SimulatedPlan> best_simulated(const SavedPlan& saved, const GivenKeys& given) {
+  for (const SimulatedPlan& one : simulated_plans(saved.plan.labels)) {
+    const GivenKeys keys = keys_of_flags(one.flags);
+    const bool has = std::all_of(given.begin(), given.end(), [&](const auto& key) {
+      const auto found = keys.find(key.first);
+      return found != keys.end() && found->second.text == key.second.text;
+    });
+    if (has) return one;
+  }
+  return std::nullopt;
+}
+
 // The plan beside variants with other keys, a text of flags at a time.
 void place_others(const ExplainArguments& arguments, const SavedPlan& saved) {
   const explain::Report base = explain::report(saved.plan, saved.cluster, planner::memory_use(saved.plan),
@@ -74,15 +90,22 @@ void place_others(const ExplainArguments& arguments, const SavedPlan& saved) {
   std::string text;
   ordered_json rows = ordered_json::array();
   for (const std::string& flags : arguments.why_not) {
-    const Variation v = place(keys, keys_of_flags(flags), search::layouts_of(saved.plan.labels));
+    const GivenKeys given = keys_of_flags(flags);
+    const Variation v = place(keys, given, search::layouts_of(saved.plan.labels));
     text += fmt::format("{}\n  {}\n", flags, placed_text(base, v));
     if (v.why_not.empty()) text += bound_text(v.report);
+    if (!v.plan.empty()) text += fmt::format("  plan      {}\n", v.plan);
     if (!v.chosen.empty())
       text +=
           fmt::format("  with      {}, {}\n", v.chosen,
                       v.why_not.empty() ? "the fewest recomputed layers that fit" : "in place of the plan's");
     rows.push_back({{"flags", flags}});
     rows.back().update(placed_json(base, v));
+    if (const auto known = best_simulated(saved, given)) {
+      text += fmt::format("  searched  {}, the best with these flags that the search simulated: {}\n",
+                          ir::format_seconds(known->step_seconds), known->flags);
+      rows.back()["searched"] = {{"step_time_s", known->step_seconds}, {"plan", known->flags}};
+    }
   }
   print(arguments.json ? ordered_json{{"schema_version", 1}, {"why_not", rows}}.dump(2) + "\n" : text);
 }

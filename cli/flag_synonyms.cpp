@@ -168,7 +168,7 @@ constexpr Synonym synonyms[] = {
     {"--cost", "--price"},
     {"--output", "--out"},
     {"--output-file", "--out"},
-    {"--save-dir", "--out"},
+    {"--save-dir", "--output"},
     {"--verbose", "--json, which prints every number"},
     {"--debug", "--json, which prints every number"},
     {"--format", "--json"},

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/quantity.h"
 #include "ir/read_number.h"
 #include "sbp/error.h"
 
@@ -50,9 +51,9 @@ double read_bytes(const std::string& flag, const std::string& text, const std::s
 }
 
 double read_rate(const std::string& flag, const std::string& text) {
-  Units units = of_bytes;
-  for (auto& [name, factor] : units) name += "/s";
-  return with_unit(flag, "rate", text, units, "200GB/s or 5TB/s");
+  const std::optional<ir::Quantity> rate = ir::read_quantity(text);
+  if (rate && rate->unit == ir::Unit::bytes_per_second && rate->value > 0) return rate->value;
+  throw Error::input(flag, fmt::format("got \"{}\", expected a rate such as 200GB/s or 5TB/s", text));
 }
 
 double read_count(const std::string& flag, const std::string& text) {

@@ -344,7 +344,7 @@ int run(const SearchArguments& arguments, Extent extent) {
     return interrupted == 0 && !budget.is_spent();
   };
   options.more_points = [&] { return !budget.is_spent(for_points); };
-  check_apart({{"JOB.yaml", arguments.job.file()}, {"--out", arguments.out}});
+  check_apart({{"JOB.yaml", arguments.job.file()}, {"--output", arguments.out}});
   if (!arguments.out.empty()) check_writable(arguments.out);
   if (extent == Extent::reading) return 0;
   tell_stack(asked, arguments.max_stack);
@@ -442,7 +442,7 @@ void add_search_command(CLI::App& app, int& exit_code, Extent extent) {
   std::map<std::string, std::string> defaults{{"cluster.gpus", "needed"}, {"train.global_batch", "needed"}};
   for (const std::string& path : searched_keys()) defaults[path] = "searched";
   arguments->job.add_to(*command, false, defaults);
-  command->add_option("-o,--out", arguments->out, "write the plan found as text")
+  command->add_option("-o,--output,--out", arguments->out, "write the plan found as text")
       ->type_name("FILE")
       ->check(not_empty());
   command->add_flag("--json", arguments->json, "print one JSON document instead of the tables");

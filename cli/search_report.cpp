@@ -221,7 +221,7 @@ ordered_json moves_json(const SearchReport& r) {
 // first is shown: found layouts that change nothing are not news.
 std::string plans_text(const std::vector<Candidate>& all, bool estimates, bool precisions) {
   const bool priced = all.front().job.cluster.price_per_gpu_hour > 0;
-  std::string text = fmt::format("  {}{:>9} {}{:>9} {:<7}  {}\n", priced ? "  dollars  GPUs " : "", "step",
+  std::string text = fmt::format("  {}{:>9} {}{:>9} {:<7}  {}\n", priced ? "   $/step  GPUs " : "", "step",
                                  estimates ? " estimate " : "", "peak", "layouts", "plan");
   const auto step = [](const Candidate& c) { return ir::format_seconds(c.seconds); };
   const auto peak = [](const Candidate& c) { return ir::format_bytes(static_cast<double>(c.peak_bytes)); };

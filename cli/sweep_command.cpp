@@ -213,7 +213,7 @@ void run_sweep(const SweepArguments& a, Extent extent) {
   std::optional<Progress> progress(std::in_place);
   const std::string path = sweep_file(a), text = read_file(path);
   const GivenKeys flags = a.job.given("");
-  check_apart({{"SWEEP.yaml", path}, {"--out", a.out}});
+  check_apart({{"SWEEP.yaml", path}, {"--output", a.out}});
   if (!has_sqlite()) RunsWriter(a.out, "");  // reports it before any work
   const Launch launch = extent == Extent::whole ? started_together() : Launch{};
   if (launch.rank > 0) return run_for_another(a, launch, path, flags);
@@ -236,7 +236,8 @@ void run_sweep(const SweepArguments& a, Extent extent) {
     tell(fmt::format("{}: interrupted; {} of {} points have rows, and the same command runs the others",
                      a.out, counts.rows,
                      std::set<std::string>(points.keys.begin(), points.keys.end()).size()));
-    std::raise(ended_by);  // ends the program as the signal does
+    std::signal(ended_by, SIG_DFL);  // a shell starts programs behind `&` with SIGINT ignored
+    std::raise(ended_by);            // ends the program as the signal does
   }
   print(summary(a.out, points, done, counts));
   if (!done.faults.empty())
@@ -257,7 +258,7 @@ void add_sweep_command(CLI::App& app, Extent extent) {
   auto arguments = std::make_shared<SweepArguments>();
   arguments->job.add_to(*command);
   command
-      ->add_option("-o,--out", arguments->out,
+      ->add_option("-o,--output,--out", arguments->out,
                    "the file of runs, an SQLite database, which a later run goes on with")
       ->type_name("FILE")
       ->required()

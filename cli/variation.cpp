@@ -7,6 +7,7 @@
 #include "backends/machines/framework.h"
 #include "cli/comparison.h"
 #include "cli/job_presets.h"
+#include "cli/search_report.h"
 #include "cli/verdict.h"
 #include "planner/laid_out.h"
 #include "planner/search/fitting.h"
@@ -120,6 +121,7 @@ Variation vary(const GivenKeys& keys, const std::optional<search::LayoutRequest>
   try {
     const Resolved resolved = resolve(keys);
     const planner::ResolvedJob& job = resolved.job;
+    v.plan = flags_of(*job);
     planner::Choose choose;
     if (layouts && planner::mesh_of(job->parallel).devices() > 1)
       choose = search::chooser(job, *layouts, nullptr);

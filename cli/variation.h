@@ -18,6 +18,7 @@ namespace boxcar::cli {
 struct Variation {
   std::string why_not;     // empty: it fits
   explain::Report report;  // simulated if it fits; otherwise only memory, or nothing
+  std::string plan = {};   // the keys that a search would decide, as flags; empty: the job is illegal
   // Layers to recompute in place of the plan's, as flags, by place(). Empty: the plan's stay.
   std::string chosen = {};
 };

@@ -28,7 +28,7 @@ std::string peaks(const DeviceProfile& device) {
 
 std::string network(const Node& node) {
   if (node.nics == 0) return "none";
-  return fmt::format("{} x {:g} Gb/s per node, {:g} us", node.nics, node.nic_bandwidth * 8 / 1e9,
+  return fmt::format("{} x {:g} Gbit/s per node, {:g} us", node.nics, node.nic_bandwidth * 8 / 1e9,
                      node.nic_latency * 1e6);
 }
 

@@ -277,7 +277,7 @@ TEST(Describe, Table) {
   in a node     nvswitch, 300 GB/s per GPU one way, 0.6 us
   to the host   31 GB/s per GPU one way
   host          50 us to launch an op
-  between nodes 8 x 200 Gb/s per node, 2.7 us
+  between nodes 8 x 200 Gbit/s per node, 2.7 us
   fabric        leaf-spine, 20 nodes per leaf, 1:1, 0.6 us per hop
 )");
 }

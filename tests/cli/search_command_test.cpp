@@ -285,7 +285,7 @@ TEST(SearchCommand, ShowsDollarsWhereAPriceIsKnown) {
   const std::string priced = run_program(plain({"--price=2.50", "--simulate=3"})).out,
                     not_priced = run_program(plain({"--simulate=3"})).out;
   EXPECT_THAT(priced,
-              ::testing::HasSubstr("\n    dollars  GPUs      step  estimate      peak layouts  plan\n"));
+              ::testing::HasSubstr("\n     $/step  GPUs      step  estimate      peak layouts  plan\n"));
   EXPECT_THAT(not_priced, ::testing::HasSubstr("\n       step  estimate      peak layouts  plan\n"));
   const json best =
       json::parse(run_program(plain({"--price=2.50", "--simulate=3", "--json"})).out)["candidates"][0];

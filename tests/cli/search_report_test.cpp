@@ -124,7 +124,7 @@ TEST(SearchReport, ShowsWhatCosts) {
   r.outcome.best.front().job.cluster.price_per_gpu_hour = 3.6;
   const std::string text = beginning(r);
   EXPECT_NE(text.find(R"(
-    dollars  GPUs      step  estimate      peak layouts  plan
+     $/step  GPUs      step  estimate      peak layouts  plan
       0.002     1       2 s     1.9 s      1 GB hints    --dp 1 --tp 1 --pp 1
 )"),
             std::string::npos)

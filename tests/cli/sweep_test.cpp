@@ -369,11 +369,11 @@ TEST_F(SweepCommand, RefusesWhatEveryPointLacks) {
 TEST_F(SweepCommand, RefusesFlagsAndPaths) {
   const std::string file = write(small_ + "gpus: 8\n");
   const tests::CommandCase cases[] = {
-      {{}, 2, "--out: missing; `boxcar sweep --help` says more"},
+      {{}, 2, "--output: missing; `boxcar sweep --help` says more"},
       {{"-o", path("r.db")}, 2, "SWEEP.yaml: missing; `boxcar sweep --help` says more"},
       {{file, file, "-o", path("r.db")}, 2, file + ": one sweep at a time; " + file + " was given too"},
       {{"none.yaml", "-o", path("r.db")}, 2, "none.yaml: cannot be read; check the path"},
-      {{file, "-o", file}, 2, "--out: " + file + " is the same file as SWEEP.yaml"},
+      {{file, "-o", file}, 2, "--output: " + file + " is the same file as SWEEP.yaml"},
       {{file, "-o", path("r.db"), "--workers=0"},
        2,
        "--workers: got \"0\", expected a whole number from 1 to 1024"},
