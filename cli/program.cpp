@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "backends/mpi/mpi_transport.h"
-#include "cli/as_error.h"
 #include "cli/calibrate_command.h"
 #include "cli/campaign_command.h"
 #include "cli/compare_trace_command.h"
@@ -27,13 +26,14 @@
 #include "cli/sbp_command.h"
 #include "cli/search_command.h"
 #include "cli/simulate_command.h"
-#include "cli/sweep/ranks.h"
 #include "cli/sweep_command.h"
 #include "cli/table_command.h"
 #include "cli/tokenize_command.h"
 #include "cli/train_command.h"
+#include "sbp/as_error.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
+#include "sim/sweep/ranks.h"
 
 namespace boxcar::cli {
 namespace {
@@ -72,7 +72,7 @@ std::string printable(const std::string& message) {
 // first one prints it, and mpirun ends the others while they wait.
 int fail(const Error& error) {
   std::string whose;
-  if (const int rank = started_together().rank; rank > 0 && !backends::mpi_has_begun()) {
+  if (const int rank = sweep::started_together().rank; rank > 0 && !backends::mpi_has_begun()) {
     std::this_thread::sleep_for(std::chrono::seconds(5));
     whose = fmt::format("process {}: ", rank);
   }

@@ -8,13 +8,16 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/sweep/store.h"
+#include "cli/sweep/runs_format.h"
 #include "sbp/error.h"
 
 namespace boxcar::cli {
 namespace {
 
 using nlohmann::ordered_json;
+using sweep::Better;
+using sweep::Column;
+using sweep::RunsTable;
 
 bool is_known_to_a_row(const RunsTable& table, size_t column) {
   return std::any_of(table.rows.begin(), table.rows.end(),
@@ -22,7 +25,7 @@ bool is_known_to_a_row(const RunsTable& table, size_t column) {
 }
 
 ordered_json column_json(const std::string& name, bool asked) {
-  const Column* column = column_named(name);
+  const Column* column = runs_format().column(name);
   const bool is_key = !column || !column->key.empty();
   const Better better = column ? column->better : Better::neither;
   return {{"name", name},
@@ -46,18 +49,18 @@ bool is_runs_file(const std::string& path) {
 }
 
 ordered_json runs_document(const std::string& path, const std::string& where) {
-  RunsQuery query{.where = where, .columns = runs_columns(path)};
+  sweep::RunsQuery query{.where = where, .columns = sweep::runs_columns(path)};
   std::erase_if(query.columns, [](const std::string& name) {
     return name == "key" || name == "configuration" || name == "result";
   });
-  const RunsTable table = read_runs(path, query);
+  const RunsTable table = read_rows(path, query);
   if (table.rows.empty())
     throw Error::input(path, where.empty() ? "has no rows" : "has no rows for which --where holds");
   if (table.rows.size() > most_rows_of_a_page)
     throw Error::input(path,
                        fmt::format("{} rows are more than the {} that a page takes (choose some by --where)",
                                    table.rows.size(), most_rows_of_a_page));
-  const std::vector<std::string> asked = asked_columns(path);
+  const std::vector<std::string> asked = sweep::asked_columns(path, runs_format());
   ordered_json columns = ordered_json::array(), rows = ordered_json::array();
   std::vector<size_t> shown;
   for (size_t i = 0; i < table.columns.size(); ++i) {

@@ -20,7 +20,7 @@ inline constexpr size_t most_rows_of_a_page = 50'000;
 // Whether the file at `path` is a database of SQLite, by its first bytes.
 bool is_runs_file(const std::string& path);
 
-// `where`: rows for which this expression holds; empty: all. Throws Error (bad input) as read_runs does, and
+// `where`: rows for which this expression holds; empty: all. Throws Error (bad input) as read_rows does, and
 // if there are no rows or more than a page takes.
 nlohmann::ordered_json runs_document(const std::string& path, const std::string& where);
 

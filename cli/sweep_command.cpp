@@ -17,10 +17,10 @@
 #include "cli/quantities.h"
 #include "cli/sweep/point_run.h"
 #include "cli/sweep/points.h"
-#include "cli/sweep/ranks.h"
-#include "cli/sweep/store.h"
-#include "cli/sweep/workers.h"
+#include "cli/sweep/runs_format.h"
 #include "sbp/error.h"
+#include "sim/sweep/ranks.h"
+#include "sim/sweep/sweep.h"
 
 namespace boxcar::cli {
 namespace {
@@ -37,7 +37,8 @@ struct SweepArguments {
 // A sweep whose points have names: equal points are one run.
 struct Named {
   Sweep sweep;
-  std::vector<std::string> keys;  // by point
+  std::vector<sweep::Point> points;
+  std::set<std::string> keys = {};  // of all points
 };
 
 volatile std::sig_atomic_t ended_by = 0;
@@ -98,31 +99,12 @@ Named named(Sweep sweep, Progress& progress) {
     Identity who = runner.identity(all.sweep.at(i));
     if (i == 0) refused = who.refused;
     all_alike = all_alike && !who.refused.empty() && who.refused == *refused;
-    all.keys.push_back(std::move(who.key));
+    all.keys.insert(who.key);
+    all.points.push_back({std::move(who.key), all.sweep.group_of(i)});
   }
   if (all_alike) throw Error::input("", *refused);
   return all;
 }
-
-// Points without a row, only the first of equal ones, grouped by what they have in common.
-std::vector<std::vector<int64_t>> open_groups(const Named& named, const std::set<std::string>& done) {
-  std::vector<std::vector<int64_t>> groups;
-  std::set<std::string> seen = done;
-  int64_t last = -1;
-  for (size_t i = 0; i < named.keys.size(); ++i) {
-    const auto number = static_cast<int64_t>(i);
-    if (!seen.insert(named.keys[i]).second) continue;
-    if (const int64_t group = named.sweep.group_of(number); groups.empty() || group != last)
-      groups.emplace_back(), last = group;
-    groups.back().push_back(number);
-  }
-  return groups;
-}
-
-struct Done {
-  int64_t run = 0;
-  std::vector<Finished> faults;
-};
 
 std::string time_left(SweepClock::time_point begin, int64_t done, int64_t all) {
   if (done == 0) return "";
@@ -132,33 +114,23 @@ std::string time_left(SweepClock::time_point begin, int64_t done, int64_t all) {
 }
 
 // Runs points by number; each process has its own copy.
-NumberWork work_on(const Sweep& sweep) {
+sweep::PointWork work_on(const Sweep& sweep) {
   const auto runner = std::make_shared<PointRunner>(sweep);
-  return [runner, &sweep](int64_t number) { return to_text(runner->run(sweep.at(number))); };
+  return [runner, &sweep](int64_t number) { return runner->run(sweep.at(number)); };
 }
 
 // `door`: of other ranks; null: there are none.
-Done run_points(const SweepArguments& a, const Named& named, RunsWriter& writer, Door* door,
-                Progress& progress) {
-  const std::vector<std::vector<int64_t>> groups = open_groups(named, writer.keys());
-  int64_t all = 0;
-  for (const auto& group : groups) all += static_cast<int64_t>(group.size());
+sweep::Ended run_points(const SweepArguments& a, const Named& named, sweep::RunsWriter& writer,
+                        sweep::Door* door, Progress& progress) {
   const int usual = door ? 1 : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const SweepClock::time_point begin = SweepClock::now();
-  Done done;
-  const auto finished = [&](std::vector<Finished> some) {
-    std::vector<RunRow> rows;
-    for (Finished& one : some)
-      one.fault.empty() ? rows.push_back(row_of(one.text)) : done.faults.push_back(std::move(one));
-    writer.add(rows);
-    done.run += static_cast<int64_t>(rows.size());
-    const int64_t ended = done.run + static_cast<int64_t>(done.faults.size());
-    progress.part(fmt::format("{} of {} points{}", ended, all, time_left(begin, ended, all)));
-    return ended_by == 0;
-  };
-  run_in_processes(groups, {.here = a.workers > 0 ? a.workers : usual, .door = door, .tell = tell},
-                   work_on(named.sweep), finished);
-  return done;
+  return sweep::run_points(named.points, writer,
+                           {.here = a.workers > 0 ? a.workers : usual, .door = door, .tell = tell},
+                           work_on(named.sweep), [&](const sweep::Progressed& now) {
+                             progress.part(fmt::format("{} of {} points{}", now.ended, now.all,
+                                                       time_left(begin, now.ended, now.all)));
+                             return ended_by == 0;
+                           });
 }
 
 // Columns of keys and constants that have several values.
@@ -166,7 +138,7 @@ std::vector<std::string> axis_columns(const Sweep& sweep) {
   std::vector<std::string> names;
   for (const SweepAxis& axis : sweep.axes) {
     if (axis.values.size() < 2) continue;
-    names.push_back(axis.constant ? what_if_column(axis.name) : sweep_name(key_at(axis.name)));
+    names.push_back(axis.constant ? sweep::what_if_column(axis.name) : sweep_name(key_at(axis.name)));
   }
   return names;
 }
@@ -177,35 +149,36 @@ struct Counts {
 };
 
 Counts counts_of(const std::string& path, const Named& named) {
-  const std::set<std::string> mine(named.keys.begin(), named.keys.end());
   Counts counts;
-  for (const auto& row : read_runs(path, {.columns = {"key", "status"}}).rows) {
-    if (!mine.contains(row[0].get<std::string>())) continue;
+  for (const auto& row : read_rows(path, {.columns = {"key", "status"}}).rows) {
+    if (!named.keys.contains(row[0].get<std::string>())) continue;
     ++counts.rows;
     ++(row[1] == "simulated" ? counts.simulated : row[1] == "refused" ? counts.refused : counts.no_fit);
   }
   return counts;
 }
 
-std::string summary(const std::string& path, const Named& named, const Done& done, const Counts& counts) {
-  const std::set<std::string> different(named.keys.begin(), named.keys.end());
-  const int64_t equal = static_cast<int64_t>(named.keys.size() - different.size());
-  std::string text =
-      fmt::format("{}: {}, {} run now, {} there before", path,
-                  counted(static_cast<int64_t>(different.size()), "point"), done.run, counts.rows - done.run);
+std::string summary(const std::string& path, const Named& named, const sweep::Ended& done,
+                    const Counts& counts) {
+  const auto different = static_cast<int64_t>(named.keys.size());
+  const int64_t equal = static_cast<int64_t>(named.points.size()) - different;
+  std::string text = fmt::format("{}: {}, {} run now, {} there before", path, counted(different, "point"),
+                                 done.run, counts.rows - done.run);
   if (equal > 0) text += fmt::format("; {} more resolve to the same", equal);
   return text + fmt::format("\n  {} simulated, {} without enough memory, {} refused\n", counts.simulated,
                             counts.no_fit, counts.refused);
 }
 
 // Runs a rank that is not the first.
-void run_for_another(const SweepArguments& a, const Launch& launch, const std::string& path,
+void run_for_another(const SweepArguments& a, const sweep::Launch& launch, const std::string& path,
                      const GivenKeys& flags) {
   Sweep sweep;
-  join(a.out, launch, std::max(1, a.workers), [&](const std::string& text) {
+  const auto worker_of = [&](const std::string& text) {
     sweep = sweep_of(a, text, path, flags);
-    return work_on(sweep);
-  });
+    return sweep::answering(work_on(sweep));
+  };
+  sweep::join(a.out, launch, runs_format().program(),
+              {.workers = std::max(1, a.workers), .worker_of = worker_of, .tell = tell});
 }
 
 void run_sweep(const SweepArguments& a, Extent extent) {
@@ -214,17 +187,19 @@ void run_sweep(const SweepArguments& a, Extent extent) {
   const std::string path = sweep_file(a), text = read_file(path);
   const GivenKeys flags = a.job.given("");
   check_apart({{"SWEEP.yaml", path}, {"--output", a.out}});
-  if (!has_sqlite()) RunsWriter(a.out, "");  // reports it before any work
-  const Launch launch = extent == Extent::whole ? started_together() : Launch{};
+  if (!sweep::has_sqlite()) sweep::RunsWriter(a.out, runs_format(), "");  // reports it before any work
+  const sweep::Launch launch = extent == Extent::whole ? sweep::started_together() : sweep::Launch{};
   if (launch.rank > 0) return run_for_another(a, launch, path, flags);
   std::optional<Interruption> interruption(std::in_place);
-  std::optional<Meeting> meeting;
-  if (launch.size > 1) meeting.emplace(a.out, launch, text);
+  std::optional<sweep::Meeting> meeting;
+  if (launch.size > 1) meeting.emplace(a.out, launch, runs_format().program(), text);
   const Named points = named(sweep_of(a, text, path, flags), *progress);
   if (extent == Extent::reading) return;
-  Done done;
+  sweep::Ended done;
   {
-    RunsWriter writer(a.out, with_flags(text, flags, a.price), axis_columns(points.sweep));
+    check_writable(a.out);
+    sweep::RunsWriter writer(a.out, runs_format(), with_flags(text, flags, a.price),
+                             axis_columns(points.sweep), tell);
     done = run_points(a, points, writer, meeting ? &meeting->door() : nullptr, *progress);
     if (ended_by != 0 && meeting) meeting->expect_no_more();
     meeting.reset();
@@ -234,8 +209,7 @@ void run_sweep(const SweepArguments& a, Extent extent) {
   const Counts counts = counts_of(a.out, points);
   if (ended_by != 0) {
     tell(fmt::format("{}: interrupted; {} of {} points have rows, and the same command runs the others",
-                     a.out, counts.rows,
-                     std::set<std::string>(points.keys.begin(), points.keys.end()).size()));
+                     a.out, counts.rows, points.keys.size()));
     std::signal(ended_by, SIG_DFL);  // a shell starts programs behind `&` with SIGINT ignored
     std::raise(ended_by);            // ends the program as the signal does
   }

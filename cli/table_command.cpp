@@ -12,6 +12,7 @@
 
 #include "cli/arguments.h"
 #include "cli/output.h"
+#include "cli/sweep/runs_format.h"
 #include "ir/units.h"
 #include "sbp/error.h"
 
@@ -20,6 +21,9 @@ namespace {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
+using sweep::Better;
+using sweep::Column;
+using sweep::RunsTable;
 
 struct TableArguments {
   std::string file, where, columns, sort, pareto;
@@ -76,14 +80,14 @@ std::string csv_cell(const std::string& text) {
 
 std::string list_text(const std::string& path) {
   std::string text;
-  for (const std::string& name : runs_columns(path)) {
-    const Column* column = column_named(name);
+  for (const std::string& name : sweep::runs_columns(path)) {
+    const Column* column = runs_format().column(name);
     const char* better = !column                          ? ""
                          : column->better == Better::less ? "; less is better"
                          : column->better == Better::more ? "; more is better"
                                                           : "";
     const std::string meaning = column ? column->meaning
-                                : name.starts_with(what_if_prefix)
+                                : name.starts_with(sweep::what_if_prefix)
                                     ? "a constant of the cluster: its factor, or its number"
                                     : "";
     text += fmt::format("{:<26} {}{}\n", shown(name), meaning, better);
@@ -109,7 +113,7 @@ std::string no_front_text(const std::vector<std::string>& unknown) {
 void run_table(const TableArguments& a) {
   check_table_arguments(a);
   if (a.list) return print(list_text(a.file));
-  const RunsTable table = read_runs(a.file, {.where = a.where,
+  const RunsTable table = read_rows(a.file, {.where = a.where,
                                              .columns = listed("--columns", a.columns),
                                              .sort = listed("--sort", a.sort),
                                              .pareto = listed("--pareto", a.pareto),

@@ -21,6 +21,7 @@
 #include "cli/report_text.h"
 #include "cli/search_job.h"
 #include "cli/search_report.h"
+#include "cli/sweep/runs_format.h"
 #include "cli/verdict.h"
 #include "cli/what_if.h"
 #include "planner/estimate/graphs.h"
@@ -34,6 +35,8 @@ namespace boxcar::cli {
 namespace {
 
 using nlohmann::json;
+using sweep::Column;
+using sweep::RunRow;
 using WallClock = std::chrono::steady_clock;
 
 constexpr size_t kept_graphs = 8;                   // training graphs, some MB each
@@ -140,13 +143,13 @@ json constant_cell(const std::string& name, const std::string& text, backends::C
 
 void add_configuration(const SweepPoint& point, const std::map<std::string, std::string>& labels,
                        backends::Cluster* changed, RunRow& row) {
-  for (const Column& column : columns())
+  for (const Column& column : runs_format().columns())
     if (const auto found = labels.find(column.key);
         !column.key.empty() && found != labels.end() && found->second != to_be_searched)
-      row.cells[column.name] = cell_of(column, found->second);
+      row.cells[column.name] = sweep::cell_of(column, found->second);
     else if (const auto given = point.given.find(column.key);  // no label: its default, or sets other keys
              !column.key.empty() && found == labels.end() && given != point.given.end())
-      row.cells[column.name] = cell_of(column, given->second.text);
+      row.cells[column.name] = sweep::cell_of(column, given->second.text);
   if (const auto model = point.given.find("model.family"); model != point.given.end())
     row.cells["model"] = model->second.text;
   json configuration = labels;
@@ -154,7 +157,7 @@ void add_configuration(const SweepPoint& point, const std::map<std::string, std:
     const size_t equals = text.find('=');
     const std::string name = text.substr(0, equals), value = text.substr(equals + 1);
     configuration["what_if." + name] = value;
-    row.cells[what_if_column(name)] = constant_cell(name, value, changed);
+    row.cells[sweep::what_if_column(name)] = constant_cell(name, value, changed);
   }
   row.cells["configuration"] = configuration.dump();
 }

@@ -2,7 +2,7 @@
 //
 //   PointRunner runner(sweep);
 //   runner.identity(sweep.at(1));   // {"6b1f...", ""}: 32 hexadecimal digits; not refused
-//   const RunRow row = runner.run(sweep.at(1));
+//   const sweep::RunRow row = runner.run(sweep.at(1));
 //   row.cells["step_time_s"]        // 30.14
 //   row.cells["status"]             // "simulated"
 //
@@ -14,8 +14,8 @@
 #include <memory>
 #include <string>
 
-#include "cli/sweep/columns.h"
 #include "cli/sweep/points.h"
+#include "sim/sweep/columns.h"
 
 namespace boxcar::cli {
 
@@ -41,7 +41,7 @@ class PointRunner {
 
   // Both throw only Error (fault) and the system's exceptions: a job that cannot run is a row that says why.
   Identity identity(const SweepPoint& point);
-  RunRow run(const SweepPoint& point);
+  sweep::RunRow run(const SweepPoint& point);
   int compiled() const;  // plans so far
 
  private:

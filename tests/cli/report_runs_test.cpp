@@ -22,7 +22,7 @@
 #include "bad_input.h"
 #include "cli/page_server.h"
 #include "cli/report_page.h"
-#include "cli/sweep/store.h"
+#include "cli/sweep/runs_format.h"
 #include "sbp/error.h"
 
 namespace boxcar::cli {
@@ -35,14 +35,14 @@ using tests::Output;
 using tests::run_program;
 using tests::Words;
 
-RunRow row(int64_t point, const json& cells) { return {"key" + std::to_string(point), point, cells}; }
+sweep::RunRow row(int64_t point, const json& cells) { return {"key" + std::to_string(point), point, cells}; }
 
 class ReportRuns : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!has_sqlite()) GTEST_SKIP() << "this build lacks SQLite";
+    if (!sweep::has_sqlite()) GTEST_SKIP() << "this build lacks SQLite";
     if (page_parts().library.empty()) GTEST_SKIP() << "built without D3";
-    RunsWriter writer(path("runs.db"), "", {"tp", "what_if_bandwidth_network"});
+    sweep::RunsWriter writer(path("runs.db"), runs_format(), "", {"tp", "what_if_bandwidth_network"});
     writer.add({row(0, {{"status", "simulated"},
                         {"fits", true},
                         {"tp", 2},
@@ -100,7 +100,7 @@ TEST_F(ReportRuns, PageHoldsTheDocumentAndAsksForNothing) {
 TEST_F(ReportRuns, RefusesWhatHasNoEffect) {
   const std::string runs = path("runs.db"), out = path("o.html");
   std::ofstream(path("text.txt")) << "plan\n";
-  { const RunsWriter none(path("none.db"), ""); }
+  { const sweep::RunsWriter none(path("none.db"), runs_format(), ""); }
   const tests::CommandCase cases[] = {
       {{runs}, 2, "--output: missing; give a file, or --serve to see the page at once"},
       {{runs, "-o", runs}, 2, "-o: " + runs + " is the same file as RUNS"},

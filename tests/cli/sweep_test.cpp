@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "bad_input.h"
-#include "cli/sweep/store.h"
+#include "cli/sweep/runs_format.h"
 #include "sbp/error.h"
 
 namespace boxcar::cli {
@@ -29,7 +29,7 @@ using tests::TemporaryFile;
 using tests::Words;
 
 #define NEEDS_SQLITE() \
-  if (!has_sqlite()) GTEST_SKIP() << "this build lacks SQLite"
+  if (!sweep::has_sqlite()) GTEST_SKIP() << "this build lacks SQLite"
 
 const std::string small_model = "{family: gpt, layers: 4, hidden: 256, heads: 8, seq: 128, vocab: 1000}";
 
@@ -50,7 +50,7 @@ class SweepCommand : public ::testing::Test {
   }
   // All rows by key, without what differs from run to run.
   std::map<std::string, json> rows(const std::string& runs = "runs.db", bool with_times = false) const {
-    const RunsTable table = read_runs(path(runs), {.columns = runs_columns(path(runs))});
+    const sweep::RunsTable table = read_rows(path(runs), {.columns = sweep::runs_columns(path(runs))});
     std::map<std::string, json> all;
     for (const auto& row : table.rows) {
       json one;
@@ -62,7 +62,7 @@ class SweepCommand : public ::testing::Test {
   }
   size_t rows_so_far(const std::string& runs = "runs.db") const {
     try {
-      return read_runs(path(runs), {.columns = {"key"}}).rows.size();
+      return read_rows(path(runs), {.columns = {"key"}}).rows.size();
     } catch (const Error&) {
       return 0;  // not there yet
     }
@@ -153,7 +153,7 @@ TEST_F(SweepCommand, PointsThatAJobRefusesSayWhy) {
   EXPECT_THAT(whys["8 3"], StartsWith("parallel: tp 3 x pp 1 "));
   EXPECT_EQ(whys["12 1"],
             "cluster.gpus: 12 is not a multiple of the 8 GPUs of a node of dgx-a100-80g (use 8 or 16)");
-  EXPECT_EQ(read_runs(path("runs.db"), {.where = "status = 'refused' and fits is null"}).rows.size(), 3u);
+  EXPECT_EQ(read_rows(path("runs.db"), {.where = "status = 'refused' and fits is null"}).rows.size(), 3u);
 }
 
 TEST_F(SweepCommand, EqualPointsAreOneRun) {
@@ -230,7 +230,7 @@ TEST_F(SweepCommand, GoesOnAfterCtrlC) {
 }
 
 TEST_F(SweepCommand, ASecondOneOnTheSameFileIsRefused) {
-  const RunsWriter first(path("runs.db"), "tp: 1\n");
+  const sweep::RunsWriter first(path("runs.db"), runs_format(), "tp: 1\n");
   const Output output = sweep(small_ + "gpus: 8\n");
   EXPECT_EQ(output.exit_code, 2);
   EXPECT_EQ(output.err, "boxcar: " + path("runs.db") + ": is being written by another sweep, process " +
@@ -271,7 +271,7 @@ TEST_F(SweepCommand, AChangedClusterIsAnotherPoint) {
   EXPECT_THAT(sweep(text).out, HasSubstr("1 point, 0 run now"));
   cluster("100e9");
   EXPECT_THAT(sweep(text).out, HasSubstr("1 point, 1 run now"));
-  const RunsTable table = read_runs(path("runs.db"), {.columns = {"dollars_per_step", "step_time_s"}});
+  const sweep::RunsTable table = read_rows(path("runs.db"), {.columns = {"dollars_per_step", "step_time_s"}});
   ASSERT_EQ(table.rows.size(), 2u);
   for (const auto& row : table.rows)
     EXPECT_DOUBLE_EQ(row[0].get<double>(), 3 * 8 * row[1].get<double>() / 3600);
@@ -286,7 +286,7 @@ TEST_F(SweepCommand, APriceGivesDollars) {
             "(boxcar sweep --price 2.50)\n");
   EXPECT_EQ(none.exit_code, 0);
   const auto dollars = [&](double price) {
-    const RunsTable table = read_runs(
+    const sweep::RunsTable table = read_rows(
         path("runs.db"), {.where = "dollars_per_step > 0", .columns = {"dollars_per_step", "step_time_s"}});
     EXPECT_EQ(table.rows.size(), 2u);
     for (const auto& row : table.rows)
@@ -456,7 +456,7 @@ TEST_F(SweepCommand, ThePageShowsWhatItPrints) {
 }
 
 TEST(SweepWithoutSqlite, SaysSo) {
-  if (has_sqlite()) GTEST_SKIP() << "this build has it";
+  if (sweep::has_sqlite()) GTEST_SKIP() << "this build has it";
   const TemporaryFile file("s.yaml", "model: gpt2\n");
   tests::expect_refused({"sweep", file.path(), "-o", "runs.db"}, 1,
                         "this build lacks SQLite (install libsqlite3-dev, configure again and build)");

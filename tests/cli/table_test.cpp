@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "bad_input.h"
-#include "cli/sweep/store.h"
+#include "cli/sweep/runs_format.h"
 #include "cli/table_command.h"
 #include "sbp/error.h"
 
@@ -19,6 +19,9 @@ namespace boxcar::cli {
 namespace {
 
 using nlohmann::json;
+using sweep::Column;
+using sweep::RunRow;
+using sweep::RunsWriter;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using tests::Output;
@@ -29,7 +32,7 @@ using tests::Words;
 class TableCommand : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!has_sqlite()) GTEST_SKIP() << "this build lacks SQLite";
+    if (!sweep::has_sqlite()) GTEST_SKIP() << "this build lacks SQLite";
     std::vector<RunRow> rows;
     rows.push_back({"a",
                     0,
@@ -75,7 +78,7 @@ class TableCommand : public ::testing::Test {
                      {"model", "gpt2"},
                      {"gpus", 8},
                      {"why_not", "parallel.tp: \"3\", which\ndoes not divide\x1b[2J"}}});
-    RunsWriter(runs_, "tp: [1, 2, 4, 3]\n").add(rows);
+    RunsWriter(runs_, runs_format(), "tp: [1, 2, 4, 3]\n").add(rows);
   }
   ~TableCommand() override { std::filesystem::remove_all(folder_); }
 
@@ -165,16 +168,17 @@ TEST_F(TableCommand, ListsColumns) {
               HasSubstr("step_time_s                simulated time of an optimizer step, in seconds; less is "
                         "better\n"));
   EXPECT_THAT(list, HasSubstr("\nmfu "));
-  EXPECT_EQ(static_cast<size_t>(std::count(list.begin(), list.end(), '\n')), columns().size());
+  EXPECT_EQ(static_cast<size_t>(std::count(list.begin(), list.end(), '\n')), runs_format().columns().size());
 }
 
 TEST(TableColumns, HaveNamesOfTheirOwn) {
   std::set<std::string> names;
-  for (const Column& column : columns()) EXPECT_TRUE(names.insert(column.name).second) << column.name;
-  EXPECT_EQ(column_named("cluster")->key, "cluster.preset");
-  EXPECT_EQ(column_named("context_parallel")->key, "parallel.context_parallel");
-  EXPECT_EQ(column_named("none"), nullptr);
-  EXPECT_EQ(what_if_column("matmul.wave_overlap"), "what_if_matmul_wave_overlap");
+  for (const Column& column : runs_format().columns())
+    EXPECT_TRUE(names.insert(column.name).second) << column.name;
+  EXPECT_EQ(runs_format().column("cluster")->key, "cluster.preset");
+  EXPECT_EQ(runs_format().column("context_parallel")->key, "parallel.context_parallel");
+  EXPECT_EQ(runs_format().column("none"), nullptr);
+  EXPECT_EQ(sweep::what_if_column("matmul.wave_overlap"), "what_if_matmul_wave_overlap");
 }
 
 TEST_F(TableCommand, RefusesMistakes) {
@@ -306,7 +310,7 @@ TEST_F(TableCommand, RefusesFilesThatAreNotOfRuns) {
     damaged[at] = static_cast<char>(~damaged[at]);
     std::ofstream(folder_ + "/damaged.db", std::ios::binary) << damaged;
     try {
-      read_runs(folder_ + "/damaged.db", {.where = "tp > 1", .columns = {"tp", "result"}});
+      read_rows(folder_ + "/damaged.db", {.where = "tp > 1", .columns = {"tp", "result"}});
     } catch (const Error&) {
     }
   }
@@ -347,7 +351,7 @@ TEST_F(TableCommand, ReadsFilesOfStrangersWithoutHarm) {
 TEST_F(TableCommand, AWriterRefusesOtherVersionsAndTables) {
   const auto why = [](const std::string& file) {
     try {
-      RunsWriter(file, "");
+      RunsWriter(file, runs_format(), "");
     } catch (const Error& error) {
       return tests::replace_all(error.what(), file, "FILE");
     }
@@ -366,27 +370,11 @@ TEST_F(TableCommand, AWriterRefusesOtherVersionsAndTables) {
 }
 
 TEST_F(TableCommand, ARowIsThereOnce) {
-  RunsWriter writer(runs_, "tp: 1\n");
+  RunsWriter writer(runs_, runs_format(), "tp: 1\n");
   EXPECT_THAT(writer.keys(), ElementsAre("a", "b", "c", "d"));
   writer.add({{"a", 9, {{"tp", 64}}}, {"e", 9, {{"tp", 5}, {"what_if_memory", 0.5}}}});
   EXPECT_EQ(tps({}), "1 2 4 3 5 ") << "readable while there is a writer";
   EXPECT_EQ(tps({"--where=what_if_memory < 1"}), "5 ");
-}
-
-// A reader finds the rows of all transactions that ended, if the writer died in the middle of one.
-TEST_F(TableCommand, MendsAFileWhoseWriterDied) {
-  const std::string half = folder_ + "/half.db";
-  if (tests::run_another("/bin/sh",
-                         {"-c", "cp " + runs_ + " " + half +
-                                    " && { echo \"PRAGMA cache_size=1; BEGIN; UPDATE runs SET mfu = "
-                                    "zeroblob(20000); UPDATE meta SET value = 'x';\"; sleep 1; echo .shell "
-                                    "kill -9 \\$PPID; sleep 1; } | sqlite3 " +
-                                    half})
-          .exit_code == 127)
-    GTEST_SKIP();
-  if (!std::filesystem::exists(half + "-journal")) GTEST_SKIP() << "sqlite3 left no journal";
-  EXPECT_EQ(read_runs(half, {.where = "mfu > 0.3", .columns = {"tp"}}).rows.size(), 1u);
-  EXPECT_FALSE(std::filesystem::exists(half + "-journal"));
 }
 
 }  // namespace

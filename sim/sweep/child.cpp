@@ -1,4 +1,4 @@
-#include "cli/sweep/child.h"
+#include "sim/sweep/child.h"
 
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -13,7 +13,7 @@
 
 #include "sbp/error.h"
 
-namespace boxcar::cli {
+namespace boxcar::sweep {
 
 pid_t start_child() {
   const pid_t parent = getpid(), child = fork();
@@ -32,4 +32,4 @@ std::string end_text(int status) {
              : fmt::format("ended with code {}", WEXITSTATUS(status));
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::sweep

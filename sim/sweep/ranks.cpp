@@ -1,4 +1,4 @@
-#include "cli/sweep/ranks.h"
+#include "sim/sweep/ranks.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -20,19 +20,19 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <thread>
 #include <vector>
 
-#include "cli/output.h"
-#include "cli/program.h"
-#include "cli/sweep/child.h"
-#include "cli/sweep/line.h"
 #include "sbp/error.h"
+#include "sim/sweep/child.h"
+#include "sim/sweep/line.h"
 
-namespace boxcar::cli {
+namespace boxcar::sweep {
 namespace {
 
 using nlohmann::json;
@@ -147,6 +147,12 @@ int connect_to(const std::string& address, uint16_t port) {
   return -1;
 }
 
+std::string read_meeting(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw Error::input(path, "cannot be read; check the path");
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
 // The document that rank 0 has written, once it is there.
 json find_meeting(const std::string& runs, const Launch& launch) {
   const std::string path = meeting_path(runs);
@@ -154,7 +160,7 @@ json find_meeting(const std::string& runs, const Launch& launch) {
        std::chrono::steady_clock::now() < end;) {
     std::error_code none;
     if (std::filesystem::exists(path, none)) {
-      json found = json::parse(read_file(path), nullptr, false);
+      json found = json::parse(read_meeting(path), nullptr, false);
       if (found.is_object() && found.value("launch", "") == launch.id) return found;
     }
     std::this_thread::sleep_for(100ms);
@@ -167,8 +173,10 @@ json find_meeting(const std::string& runs, const Launch& launch) {
 // A rank's part: a child that works, and another one when it dies.
 class Keeper {
  public:
-  Keeper(json meeting, const Launch& launch)
-      : meeting_(std::move(meeting)), name_(fmt::format("rank {} on {}", launch.rank, host_name())) {}
+  Keeper(json meeting, const Launch& launch, const Part& part)
+      : meeting_(std::move(meeting)),
+        name_(fmt::format("rank {} on {}", launch.rank, host_name())),
+        part_(part) {}
 
   // A line to rank 0; -1: it has ended, or this machine is cut off.
   int reach() const {
@@ -188,7 +196,7 @@ class Keeper {
       const int status = wait_for(start(line, work), line);
       close(line);
       if (WIFEXITED(status)) return;
-      tell(fmt::format("{}: a worker was {}; another one goes on", name_, end_text(status)));
+      part_.tell(fmt::format("{}: a worker was {}; another one goes on", name_, end_text(status)));
       std::this_thread::sleep_for(1s);  // the cause may last
     }
   }
@@ -218,6 +226,7 @@ class Keeper {
 
   json meeting_;
   std::string name_;
+  const Part& part_;
 };
 
 // Whether rank 0 gives a number. It does not if there are none, or if it fails, and then it gives the reason.
@@ -242,7 +251,8 @@ Launch started_together() {
   return {};
 }
 
-Meeting::Meeting(const std::string& runs, const Launch& launch, const std::string& sweep)
+Meeting::Meeting(const std::string& runs, const Launch& launch, const Program& program,
+                 const std::string& sweep)
     : path_(meeting_path(runs)), others_(static_cast<size_t>(launch.size - 1)) {
   door_ = {socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), random_password(), {}};
   sockaddr_in here{};
@@ -258,7 +268,7 @@ Meeting::Meeting(const std::string& runs, const Launch& launch, const std::strin
                            {"addresses", own_addresses()},
                            {"port", ntohs(here.sin_port)},
                            {"password", door_.password},
-                           {"version", program_version()},
+                           {"version", program.version},
                            {"sweep", sweep}}
                           .dump());
 }
@@ -288,18 +298,17 @@ void Meeting::wait_for_others() {
   }
 }
 
-void join(const std::string& runs, const Launch& launch, int workers,
-          const std::function<NumberWork(const std::string&)>& worker_of) {
+void join(const std::string& runs, const Launch& launch, const Program& program, const Part& part) {
   const json meeting = find_meeting(runs, launch);
-  const Keeper keeper(meeting, launch);
-  if (const std::string version = meeting.at("version"); version != program_version())
-    throw Error::cannot_run(
-        "", fmt::format("{} is boxcar {}, and rank 0 is {}", keeper.name(), program_version(), version));
+  const Keeper keeper(meeting, launch, part);
+  if (const std::string version = meeting.at("version"); version != program.version)
+    throw Error::cannot_run("", fmt::format("{} is {} {}, and rank 0 is {}", keeper.name(), program.name,
+                                            program.version, version));
   const int line = keeper.reach();
   if (line < 0 || !has_work(line)) return;
-  const NumberWork work = worker_of(meeting.at("sweep"));
+  const NumberWork work = part.worker_of(meeting.at("sweep"));
   std::vector<pid_t> others;
-  for (int i = 1; i < workers; ++i) {
+  for (int i = 1; i < part.workers; ++i) {
     if (const pid_t child = start_child(); child > 0) {
       others.push_back(child);
       continue;
@@ -314,4 +323,4 @@ void join(const std::string& runs, const Launch& launch, int workers,
     }
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::sweep

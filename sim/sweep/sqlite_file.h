@@ -12,7 +12,7 @@
 
 #include "sbp/error.h"
 
-namespace boxcar::cli {
+namespace boxcar::sweep {
 
 inline constexpr int runs_application_id = 0x42584352;  // "BXCR", in the file's header
 
@@ -67,4 +67,4 @@ void check_runs_file(const SqliteFile& file);
 // The columns of table `runs`, in order.
 std::vector<std::string> columns_of(const SqliteFile& file);
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::sweep

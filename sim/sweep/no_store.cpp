@@ -1,8 +1,8 @@
 // In place of store_read.cpp and store_write.cpp if SQLite was not found.
-#include "cli/sweep/store.h"
 #include "sbp/error.h"
+#include "sim/sweep/store.h"
 
-namespace boxcar::cli {
+namespace boxcar::sweep {
 namespace {
 
 [[noreturn]] void lacks_sqlite() {
@@ -14,14 +14,15 @@ namespace {
 struct RunsWriter::State {};
 
 bool has_sqlite() { return false; }
-RunsWriter::RunsWriter(const std::string&, const std::string&, const std::vector<std::string>&) {
+RunsWriter::RunsWriter(const std::string&, const RunsFormat&, const std::string&,
+                       const std::vector<std::string>&, std::function<void(const std::string&)>) {
   lacks_sqlite();
 }
 RunsWriter::~RunsWriter() = default;
 const std::set<std::string>& RunsWriter::keys() const { lacks_sqlite(); }
 void RunsWriter::add(const std::vector<RunRow>&) { lacks_sqlite(); }
-RunsTable read_runs(const std::string&, const RunsQuery&) { lacks_sqlite(); }
+RunsTable read_runs(const std::string&, const RunsFormat&, const RunsQuery&) { lacks_sqlite(); }
 std::vector<std::string> runs_columns(const std::string&) { lacks_sqlite(); }
-std::vector<std::string> asked_columns(const std::string&) { lacks_sqlite(); }
+std::vector<std::string> asked_columns(const std::string&, const RunsFormat&) { lacks_sqlite(); }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::sweep

@@ -1,16 +1,20 @@
-#include "cli/sweep/columns.h"
+#include "cli/sweep/runs_format.h"
 
-#include <algorithm>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 #include "cli/keys.h"
+#include "cli/program.h"
 #include "cli/sweep/points.h"
 #include "ir/models/model.h"
-#include "ir/read_number.h"
 
 namespace boxcar::cli {
 namespace {
+
+using sweep::Better;
+using sweep::Column;
+using sweep::ColumnType;
 
 ColumnType type_of(const Key& key) {
   Request request;
@@ -25,17 +29,21 @@ ColumnType type_of(const Key& key) {
 std::vector<Column> make_columns() {
   using enum ColumnType;
   std::vector<Column> all{
-      {"key", text, "identifies the resolved configuration; no two rows have the same"},
-      {"point", integer, "number of the point in the sweep that ran it, from 0"},
       {"status", text, "simulated, does not fit, or refused (by the checks of a job, before a plan is made)"},
       {"searched", truth, "whether open keys were searched"},
       {"max_stack", text, "in a searched run: the framework that can run the found plan"},
   };
   for (const Key& key : keys()) {
     if (key.section == run_section) continue;
-    if (key.path() == "model.family") all.push_back({"model", text, "the model as the sweep names it"});
-    all.push_back(
-        {key.path() == "model.family" ? "family" : sweep_name(key), type_of(key), key.help, key.path()});
+    const bool is_family = key.path() == "model.family";
+    if (is_family)
+      all.push_back(
+          {.name = "model", .type = text, .meaning = "the model as the sweep names it", .asked = true});
+    all.push_back({.name = is_family ? "family" : sweep_name(key),
+                   .type = type_of(key),
+                   .meaning = key.help,
+                   .key = key.path(),
+                   .asked = !is_family});
   }
   std::vector<Column> results{
       {"fits", truth, "whether every device's memory is enough"},
@@ -70,41 +78,20 @@ std::vector<Column> make_columns() {
 
 }  // namespace
 
-const std::vector<Column>& columns() {
-  static const std::vector<Column> all = make_columns();
-  return all;
+const sweep::RunsFormat& runs_format() {
+  static const sweep::RunsFormat format(
+      {"boxcar", program_version()}, make_columns(),
+      {"flags", "fits", "step_time_s", "tokens_per_s", "mfu", "peak_memory_bytes", "bound_by", "why_not"});
+  return format;
 }
 
-const Column* column_named(std::string_view name) {
-  for (const Column& column : columns())
-    if (column.name == name) return &column;
-  return nullptr;
-}
-
-std::string what_if_column(const std::string& constant) {
-  std::string name = what_if_prefix + constant;
-  std::replace_if(
-      name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
-  return name;
-}
-
-nlohmann::json cell_of(const Column& column, const std::string& text) {
-  if (column.type == ColumnType::truth) return text == "true";
-  if (column.type == ColumnType::integer)
-    if (const auto number = ir::read_number<int64_t>(text)) return *number;
-  if (column.type == ColumnType::real)
-    if (const auto number = ir::read_number<double>(text)) return *number;
-  return text;
-}
-
-std::string to_text(const RunRow& row) {
-  return nlohmann::json{{"key", row.key}, {"point", row.point}, {"cells", row.cells}}.dump(
-      -1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-RunRow row_of(const std::string& text) {
-  nlohmann::json doc = nlohmann::json::parse(text);
-  return {doc.at("key"), doc.at("point"), std::move(doc.at("cells"))};
+sweep::RunsTable read_rows(const std::string& path, const sweep::RunsQuery& query) {
+  try {
+    return sweep::read_runs(path, runs_format(), query);
+  } catch (const sweep::QueryError& error) {
+    throw Error(error.code(), "--" + error.where(),
+                std::string(error.what()).substr(error.where().size() + 2));
+  }
 }
 
 }  // namespace boxcar::cli

@@ -3,10 +3,11 @@
 //
 //   const Launch launch = started_together();          // {3, 64, "..."}: rank 3 of 64
 //
-//   Meeting meeting("runs.db", launch, text);          // rank 0: listens, and writes runs.db.ranks
+//   Meeting meeting("runs.db", launch, program, text); // rank 0: listens, and writes runs.db.ranks
 //   run_in_processes(groups, {.here = 1, .door = meeting.door()}, work, finished);
 //
-//   join("runs.db", launch, 1, worker_of);             // the others: until rank 0 ends
+//   // The others, until rank 0 ends:
+//   join("runs.db", launch, program, {.workers = 1, .worker_of = worker_of});
 //
 // The launcher starts processes and does nothing else: no message is MPI's, since MPI ends all processes when
 // one dies. runs.db.ranks says where rank 0 listens, so all machines must share the folder. Each rank runs
@@ -16,12 +17,12 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 
-#include "cli/sweep/workers.h"
+#include "sim/sweep/program.h"
+#include "sim/sweep/workers.h"
 
-namespace boxcar::cli {
+namespace boxcar::sweep {
 
 struct Launch {
   int rank = 0;
@@ -38,7 +39,7 @@ class Meeting {
  public:
   // `sweep` is the text of the sweep, which the others take from here. Throws Error (fault) if there is no
   // socket, Error (bad input) if the file cannot be written.
-  Meeting(const std::string& runs, const Launch& launch, const std::string& sweep);
+  Meeting(const std::string& runs, const Launch& launch, const Program& program, const std::string& sweep);
   // Removes the file, after at most ten seconds in which the others may find it: they would look for longer.
   ~Meeting();
   Meeting(const Meeting&) = delete;
@@ -56,12 +57,16 @@ class Meeting {
   Door door_;
 };
 
-using NumberWork = std::function<std::string(int64_t)>;
+// What a rank that joins does.
+struct Part {
+  int workers = 1;  // children at a time
+  // Makes the work from the text of the sweep, when rank 0 has given the first number.
+  std::function<NumberWork(const std::string& sweep)> worker_of;
+  std::function<void(const std::string&)> tell = [](const std::string&) {};  // of a child that was lost
+};
 
-// Answers rank 0 in `workers` children at a time, until it ends. `worker_of` makes the work from the text of
-// the sweep, when rank 0 has given the first number. Throws Error (cannot run) if rank 0 is not found within
-// two minutes, or is of another version; Error (fault) if no process can be started; and as worker_of does.
-void join(const std::string& runs, const Launch& launch, int workers,
-          const std::function<NumberWork(const std::string& sweep)>& worker_of);
+// Answers rank 0, until it ends. Throws Error (cannot run) if rank 0 is not found within two minutes, or is
+// of another version; Error (fault) if no process can be started; and as worker_of does.
+void join(const std::string& runs, const Launch& launch, const Program& program, const Part& part);
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::sweep

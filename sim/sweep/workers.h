@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-namespace boxcar::cli {
+namespace boxcar::sweep {
 
 struct Finished {
   int64_t number = 0;
@@ -48,13 +48,15 @@ struct Processes {
   std::function<void(const std::string&)> tell = [](const std::string&) {};  // of a process that was lost
 };
 
+// Runs the point of a number, and returns its answer.
+using NumberWork = std::function<std::string(int64_t)>;
+
 // `work` runs in children, which are forked from here: no other thread may run. No two numbers are the same.
 // `finished` is called here, with all that has come since the last call, and with nothing about every 0.2 s.
 // Returns when all numbers are done or `finished` returns false; children are gone by then. Throws Error
 // (fault) if no process can be started.
 void run_in_processes(const std::vector<std::vector<int64_t>>& groups, const Processes& processes,
-                      const std::function<std::string(int64_t)>& work,
-                      const std::function<bool(std::vector<Finished>)>& finished);
+                      const NumberWork& work, const std::function<bool(std::vector<Finished>)>& finished);
 
 // The next number for a process that has just done one of group `last` (-1: of none), and the numbers that
 // are not done.
@@ -94,4 +96,4 @@ class GroupQueue {
   size_t left_ = 0;
 };
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::sweep

@@ -1,4 +1,4 @@
-#include "cli/sweep/workers.h"
+#include "sim/sweep/workers.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -15,11 +15,11 @@
 #include <optional>
 #include <utility>
 
-#include "cli/sweep/child.h"
-#include "cli/sweep/line.h"
 #include "sbp/error.h"
+#include "sim/sweep/child.h"
+#include "sim/sweep/line.h"
 
-namespace boxcar::cli {
+namespace boxcar::sweep {
 namespace {
 
 using PatienceClock = std::chrono::steady_clock;
@@ -67,8 +67,7 @@ std::string end_child(pid_t child) {
 
 class Pool {
  public:
-  Pool(const std::vector<std::vector<int64_t>>& groups, const Processes& processes,
-       const std::function<std::string(int64_t)>& work)
+  Pool(const std::vector<std::vector<int64_t>>& groups, const Processes& processes, const NumberWork& work)
       : queue_(groups), processes_(processes), work_(work) {
     workers_.resize(std::min(queue_.left(), static_cast<size_t>(std::max(1, processes.here))));
     here_ = workers_.size();
@@ -194,7 +193,7 @@ class Pool {
 
   GroupQueue queue_;
   const Processes& processes_;
-  const std::function<std::string(int64_t)>& work_;
+  const NumberWork& work_;
   std::vector<Worker> workers_;  // first children, or places for them
   size_t here_ = 0;              // their number
   PatienceClock::duration longest_{0};
@@ -209,11 +208,10 @@ bool greet(Door& door, const std::string& text) {
 }
 
 void run_in_processes(const std::vector<std::vector<int64_t>>& groups, const Processes& processes,
-                      const std::function<std::string(int64_t)>& work,
-                      const std::function<bool(std::vector<Finished>)>& finished) {
+                      const NumberWork& work, const std::function<bool(std::vector<Finished>)>& finished) {
   Pool pool(groups, processes, work);
   while (!pool.is_done())
     if (!finished(pool.round())) return;
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::sweep

@@ -7,7 +7,7 @@
 
 #include "sbp/error.h"
 
-namespace boxcar::cli {
+namespace boxcar {
 
 inline Error as_error(const std::exception& e) {
   if (const auto* known = dynamic_cast<const Error*>(&e)) return *known;
@@ -15,4 +15,4 @@ inline Error as_error(const std::exception& e) {
   return Error::fault("", std::string("internal fault: ") + e.what());
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar

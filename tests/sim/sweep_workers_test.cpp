@@ -15,15 +15,17 @@
 #include <numeric>
 #include <thread>
 
-#include "cli/sweep/child.h"
-#include "cli/sweep/line.h"
-#include "cli/sweep/ranks.h"
-#include "cli/sweep/workers.h"
 #include "sbp/error.h"
+#include "sim/sweep/child.h"
+#include "sim/sweep/line.h"
+#include "sim/sweep/ranks.h"
+#include "sim/sweep/workers.h"
 #include "support/run_program.h"
 
-namespace boxcar::cli {
+namespace boxcar::sweep {
 namespace {
+
+const Program program{"tester", "1.0"};
 
 TEST(SweepQueue, KeepsGroupsTogetherAndLeavesNothing) {
   GroupQueue queue({{1, 2, 3}, {4}, {5, 6}});
@@ -163,13 +165,14 @@ TEST(SweepRanks, JoinAndDie) {
     if (const pid_t child = fork(); child > 0) {
       ranks.push_back(child);
     } else {
-      join(runs, launch(rank), rank == 1 ? 2 : 1, [&](const std::string& text) {
+      const auto worker_of = [&](const std::string& text) {
         return [=](int64_t n) {
           if (rank == 2 && n % 10 == 7) kill(getppid(), SIGKILL), raise(SIGKILL);
           std::this_thread::sleep_for(std::chrono::milliseconds(1));
           return text + std::to_string(rank);
         };
-      });
+      };
+      join(runs, launch(rank), program, {.workers = rank == 1 ? 2 : 1, .worker_of = worker_of});
       _exit(0);
     }
   std::vector<int64_t> numbers(400);
@@ -177,7 +180,7 @@ TEST(SweepRanks, JoinAndDie) {
   std::map<int64_t, std::string> texts;
   std::vector<std::string> told;
   {
-    Meeting meeting(runs, launch(0), "sweep ");
+    Meeting meeting(runs, launch(0), program, "sweep ");
     EXPECT_EQ(std::filesystem::status(runs + ".ranks").permissions(),
               std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
     const auto work = [](int64_t) {  // so slow that the others take nearly all
@@ -206,7 +209,7 @@ TEST(SweepRanks, JoinAndDie) {
 
 TEST(SweepRanks, StrangersAreNotAnswered) {
   const std::string runs = tests::temporary_folder() + "/runs.db";
-  Meeting meeting(runs, {0, 2, "here"}, "");
+  Meeting meeting(runs, {0, 2, "here"}, program, "");
   EXPECT_TRUE(greet(meeting.door(), meeting.door().password + "rank 1 on a"));
   EXPECT_FALSE(greet(meeting.door(), "guess"));
   sockaddr_in to{};
@@ -235,6 +238,21 @@ TEST(SweepRanks, StrangersAreNotAnswered) {
   std::filesystem::remove_all(std::filesystem::path(runs).parent_path());
 }
 
+TEST(SweepRanks, AreOfOneVersion) {
+  const std::string runs = tests::temporary_folder() + "/runs.db";
+  const Launch launch{1, 2, "here"};
+  Meeting meeting(runs, {0, 2, "here"}, program, "");
+  meeting.expect_no_more();
+  std::string why;
+  try {
+    join(runs, launch, {"tester", "1.1"}, {.worker_of = [](const std::string&) { return NumberWork(); }});
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  EXPECT_THAT(why, ::testing::MatchesRegex("rank 1 on .* is tester 1.1, and rank 0 is 1.0"));
+  std::filesystem::remove_all(std::filesystem::path(runs).parent_path());
+}
+
 TEST(SweepRanks, AreKnownByTheirLaunchersVariables) {
   const auto launch_with = [](const std::map<std::string, std::string>& variables) {
     for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "SLURM_PROCID",
@@ -258,4 +276,4 @@ TEST(SweepRanks, AreKnownByTheirLaunchersVariables) {
 }
 
 }  // namespace
-}  // namespace boxcar::cli
+}  // namespace boxcar::sweep

@@ -10,7 +10,7 @@
 
 #include <string>
 
-namespace boxcar::cli {
+namespace boxcar::sweep {
 
 // 0 in the child. It is killed when this process dies; no other thread of this process may run. Throws Error
 // (fault) if no process can be started.
@@ -19,4 +19,4 @@ pid_t start_child();
 // A waited-for child's end: "ended by signal 9 (Killed)", "ended with code 1".
 std::string end_text(int status);
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::sweep

@@ -1,4 +1,4 @@
-#include "cli/sweep/line.h"
+#include "sim/sweep/line.h"
 
 #include <sys/socket.h>
 
@@ -7,9 +7,9 @@
 #include <cstring>
 #include <exception>
 
-#include "cli/as_error.h"
+#include "sbp/as_error.h"
 
-namespace boxcar::cli {
+namespace boxcar::sweep {
 namespace {
 
 // Before an answer's text. Machines of one sweep have the same byte order.
@@ -77,4 +77,4 @@ std::optional<Answer> Answers::next() {
   return answer;
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::sweep

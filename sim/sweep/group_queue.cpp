@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "cli/sweep/workers.h"
+#include "sim/sweep/workers.h"
 
-namespace boxcar::cli {
+namespace boxcar::sweep {
 namespace {
 
 constexpr int most_times = 2;  // that a number is taken
@@ -64,4 +64,4 @@ void GroupQueue::late(int64_t number) {
   groups_[found->second.group].push_back(number);
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::sweep

@@ -1,14 +1,14 @@
-#include "cli/sweep/sqlite_file.h"
+#include "sim/sweep/sqlite_file.h"
 
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <string_view>
 
-#include "cli/sweep/store.h"
 #include "ir/read_number.h"
+#include "sim/sweep/store.h"
 
-namespace boxcar::cli {
+namespace boxcar::sweep {
 namespace {
 
 constexpr const char* no_runs = "is no file of runs, which `boxcar sweep` writes (give another name)";
@@ -140,4 +140,4 @@ std::vector<std::string> columns_of(const SqliteFile& file) {
   return names;
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::sweep

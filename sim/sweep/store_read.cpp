@@ -10,13 +10,13 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/sweep/sqlite_file.h"
-#include "cli/sweep/store.h"
 #include "planner/solve/pareto.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
+#include "sim/sweep/sqlite_file.h"
+#include "sim/sweep/store.h"
 
-namespace boxcar::cli {
+namespace boxcar::sweep {
 namespace {
 
 using nlohmann::json;
@@ -94,19 +94,19 @@ std::unique_ptr<SqliteFile> open_runs(const std::string& path) {
   }
 }
 
-void check_column(const std::string& flag, const std::string& name, const std::vector<std::string>& known) {
+void check_column(const std::string& part, const std::string& name, const std::vector<std::string>& known) {
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
   const std::string suggestion = did_you_mean(name, known);
-  const bool may_be_text = suggestion.empty() && flag == "--where";
-  throw Error::input(
-      flag, fmt::format("no column is named \"{}\"{}{}; `boxcar table FILE --list` names all", name,
+  const bool may_be_text = suggestion.empty() && part == "where";
+  throw QueryError(
+      part, fmt::format("no column is named \"{}\"{}{}; `boxcar table FILE --list` names all", name,
                         suggestion, may_be_text ? fmt::format("; text is in quotes: '{}'", name) : ""));
 }
 
 [[noreturn]] void refuse_where(const RunsQuery& query, const std::string& why) {
-  throw Error::input("--where", fmt::format("got \"{}\", {}; expected one expression on columns, such as "
-                                            "\"step_time_s < 2 and tp = 8\"",
-                                            query.where, why));
+  throw QueryError("where", fmt::format("got \"{}\", {}; expected one expression on columns, such as "
+                                        "\"step_time_s < 2 and tp = 8\"",
+                                        query.where, why));
 }
 
 using WhereStatement = std::unique_ptr<sqlite3_stmt, decltype(&sqlite3_finalize)>;
@@ -126,7 +126,7 @@ WhereStatement prepare_where(const SqliteFile& file, const std::string& sql, con
   if (code != SQLITE_OK) {
     const std::string why = sqlite3_errmsg(file.get());
     constexpr std::string_view unknown = "no such column: ";
-    if (why.starts_with(unknown)) check_column("--where", why.substr(unknown.size()), known);
+    if (why.starts_with(unknown)) check_column("where", why.substr(unknown.size()), known);
     refuse_where(query, why);
   }
   if (rest != sql.c_str() + sql.size()) refuse_where(query, "which is more than one statement");
@@ -148,16 +148,15 @@ std::string order_of(const RunsQuery& query, const std::vector<std::string>& kno
     std::istringstream words(term);
     std::string name, way, more;
     words >> name >> way >> more;
-    check_column("--sort", name, known);
+    check_column("sort", name, known);
     if ((!way.empty() && way != "asc" && way != "desc") || !more.empty())
-      throw Error::input("--sort",
-                         fmt::format("got \"{}\", expected a column, and asc or desc behind it", term));
+      throw QueryError("sort", fmt::format("got \"{}\", expected a column, and asc or desc behind it", term));
     order += fmt::format("{} {} NULLS LAST, ", sql_name(name), way.empty() ? "asc" : way);
   }
   return order + "\"point\", \"key\"";
 }
 
-// Columns of keys with several values, as the file's sweeps name them.
+// Columns of inputs with several values, as the file's sweeps name them.
 std::vector<std::string> axes_of(const SqliteFile& file, const std::vector<std::string>& known) {
   const SqliteStatement row(file, "SELECT value FROM meta WHERE name = 'axes'");
   const json named = row.step() ? json::parse(row.text(0), nullptr, false) : json();
@@ -169,44 +168,42 @@ std::vector<std::string> axes_of(const SqliteFile& file, const std::vector<std::
   return all;
 }
 
-// Columns of the sweep's questions: axes, otherwise keys in which rows differ.
-std::vector<std::string> asked_in(const SqliteFile& file, const std::vector<std::string>& known) {
+// Columns of the sweep's questions: axes, otherwise inputs in which rows differ.
+std::vector<std::string> asked_in(const SqliteFile& file, const RunsFormat& format,
+                                  const std::vector<std::string>& known) {
   std::vector<std::string> all = axes_of(file, known);
   if (!all.empty()) return all;
   const auto differs = [&](const std::string& name) {
     return file.number(fmt::format("SELECT min({0}) IS NOT max({0}) FROM runs", sql_name(name))) == 1;
   };
   for (const std::string& name : known) {
-    const Column* column = column_named(name);
-    const bool asked =
-        name == "model" || name.starts_with(what_if_prefix) || (column && !column->key.empty());
-    if (asked && name != "family" && differs(name)) all.push_back(name);
+    const Column* column = format.column(name);
+    const bool asked = name.starts_with(what_if_prefix) || (column && column->asked);
+    if (asked && differs(name)) all.push_back(name);
   }
   return all;
 }
 
 // Those, followed by the results that people look at first.
-std::vector<std::string> usual_columns(const SqliteFile& file, const std::vector<std::string>& known) {
-  std::vector<std::string> all = asked_in(file, known);
+std::vector<std::string> usual_columns(const SqliteFile& file, const RunsFormat& format,
+                                       const std::vector<std::string>& known) {
+  std::vector<std::string> all = asked_in(file, format, known);
   const auto is_known = [&](const std::string& name) {
     return file.number(fmt::format("SELECT count({}) FROM runs", sql_name(name))) > 0;
   };
-  for (const char* name :
-       {"flags", "fits", "step_time_s", "tokens_per_s", "mfu", "peak_memory_bytes", "bound_by", "why_not"})
-    if (std::find(known.begin(), known.end(), name) != known.end() && is_known(name)) all.emplace_back(name);
+  for (const std::string& name : format.usual())
+    if (std::find(known.begin(), known.end(), name) != known.end() && is_known(name)) all.push_back(name);
   return all;
 }
 
-json cell_in(const SqliteStatement& row, int index, const std::string& name) {
+json cell_in(const SqliteStatement& row, int index, const Column* column) {
   json value = row.value(index);
-  const Column* column = column_named(name);
   if (column && column->type == ColumnType::truth && (value == 0 || value == 1)) return value == 1;
   return value;
 }
 
 // How much worse a value is: less is better.
-double badness(const std::string& name, const json& value) {
-  const Column* column = column_named(name);
+double badness(const Column* column, const json& value) {
   return column && column->better == Better::more ? -value.get<double>() : value.get<double>();
 }
 
@@ -221,45 +218,47 @@ void drop_unknown(RunsTable& table) {
   }
 }
 
-void check_pareto(const RunsQuery& query, const std::vector<std::string>& known) {
+void check_pareto(const RunsQuery& query, const RunsFormat& format, const std::vector<std::string>& known) {
   for (const std::string& name : query.pareto) {
-    check_column("--pareto", name, known);
-    const Column* column = column_named(name);
+    check_column("pareto", name, known);
+    const Column* column = format.column(name);
     if (column && column->better != Better::neither) continue;
     std::vector<std::string> with_direction;
-    for (const Column& one : columns())
+    for (const Column& one : format.columns())
       if (one.better != Better::neither) with_direction.push_back(one.name);
-    throw Error::input("--pareto", fmt::format("neither less nor more of {} is better; known are {}", name,
-                                               fmt::join(with_direction, ", ")));
+    throw QueryError("pareto", fmt::format("neither less nor more of {} is better; known are {}", name,
+                                           fmt::join(with_direction, ", ")));
   }
 }
 
-void check_twice(const std::string& flag, const std::vector<std::string>& names) {
+void check_twice(const std::string& part, const std::vector<std::string>& names) {
   for (size_t i = 0; i < names.size(); ++i)
     if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
         names.begin() + static_cast<std::ptrdiff_t>(i))
-      throw Error::input(flag, names[i] + " is given twice");
+      throw QueryError(part, names[i] + " is given twice");
 }
 
 }  // namespace
 
 std::vector<std::string> runs_columns(const std::string& path) { return columns_of(*open_runs(path)); }
 
-std::vector<std::string> asked_columns(const std::string& path) {
+std::vector<std::string> asked_columns(const std::string& path, const RunsFormat& format) {
   const std::unique_ptr<SqliteFile> file = open_runs(path);
-  return asked_in(*file, columns_of(*file));
+  return asked_in(*file, format, columns_of(*file));
 }
 
-RunsTable read_runs(const std::string& path, const RunsQuery& query) {
+RunsTable read_runs(const std::string& path, const RunsFormat& format, const RunsQuery& query) {
   const std::unique_ptr<SqliteFile> file = open_runs(path);
   const std::vector<std::string> known = columns_of(*file);
   for (const char* name : {"key", "point"})
     if (std::find(known.begin(), known.end(), name) == known.end())
       throw Error::input(path, fmt::format("is damaged (runs has no column {})", name));
-  for (const std::string& name : query.columns) check_column("--columns", name, known);
-  check_twice("--columns", query.columns);
-  check_pareto(query, known);
-  RunsTable table{query.columns.empty() ? usual_columns(*file, known) : query.columns, {}};
+  for (const std::string& name : query.columns) check_column("columns", name, known);
+  check_twice("columns", query.columns);
+  check_pareto(query, format, known);
+  RunsTable table{query.columns.empty() ? usual_columns(*file, format, known) : query.columns, {}};
+  std::vector<const Column*> shown;  // null: not of the format
+  for (const std::string& name : table.columns) shown.push_back(format.column(name));
   std::vector<std::string> read = table.columns;
   read.insert(read.end(), query.pareto.begin(), query.pareto.end());
   for (std::string& name : read) name = sql_name(name);
@@ -286,14 +285,14 @@ RunsTable read_runs(const std::string& path, const RunsQuery& query) {
     any = true;
     for (const std::string& name : query.pareto)
       if (const json value = rows.value(index++); value.is_number()) {
-        measure.push_back(badness(name, value));
+        measure.push_back(badness(format.column(name), value));
         unknown.erase(name);
       }
     if (measure.size() < query.pareto.size()) continue;
     if (!query.pareto.empty()) measures.push_back(std::move(measure));
     std::vector<json>& row = table.rows.emplace_back();
     for (size_t i = 0; i < table.columns.size(); ++i)
-      row.push_back(cell_in(rows, static_cast<int>(i), table.columns[i]));
+      row.push_back(cell_in(rows, static_cast<int>(i), shown[i]));
   }
   if (!query.pareto.empty()) {
     std::vector<std::vector<json>> front;
@@ -307,4 +306,4 @@ RunsTable read_runs(const std::string& path, const RunsQuery& query) {
   return table;
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::sweep

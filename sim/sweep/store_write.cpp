@@ -9,21 +9,19 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
-#include "cli/output.h"
-#include "cli/program.h"
-#include "cli/sweep/sqlite_file.h"
-#include "cli/sweep/store.h"
 #include "sbp/error.h"
+#include "sim/sweep/sqlite_file.h"
+#include "sim/sweep/store.h"
 
-namespace boxcar::cli {
+namespace boxcar::sweep {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-const char* sql_type(const std::string& name) {
-  const Column* column = column_named(name);
+const char* sql_type(const Column* column) {
   if (!column) return "";  // of a constant: numbers, or text as given
   if (column->type == ColumnType::real) return " REAL";
   return column->type == ColumnType::text ? " TEXT" : " INTEGER";
@@ -75,30 +73,31 @@ class WriterLock {
   int descriptor_ = -1;
 };
 
-// A reader's lock passes; one that stays is reported.
-int wait_for_reader(void* path, int times) {
-  constexpr int between_ms = 50, told_after_ms = 5000;
-  if (times * between_ms == told_after_ms)
-    tell(fmt::format("{}: waits for a program that reads it", *static_cast<const std::string*>(path)));
-  sqlite3_sleep(between_ms);
-  return 1;
-}
-
+// So that a refusal names the file, and not one that is written beside it.
 void check_path(const std::string& path) {
-  check_writable(path);
+  const auto refuse = [&](int reason) {
+    throw Error::input(path, fmt::format("cannot be written: {}", std::strerror(reason)));
+  };
   std::error_code none;
+  if (fs::is_directory(path, none)) refuse(EISDIR);
   if (fs::exists(path, none) && !fs::is_regular_file(path, none))
     throw Error::input(path, "is no regular file (give another name)");
-  if (fs::exists(path, none) && access(path.c_str(), W_OK) != 0)
-    throw Error::input(path, fmt::format("cannot be written: {}", std::strerror(errno)));
+  if (fs::exists(path, none) && access(path.c_str(), W_OK) != 0) refuse(errno);
+  const std::string folder = fs::path(path).parent_path().string();
+  if (access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) refuse(errno);
 }
 
 }  // namespace
 
 struct RunsWriter::State {
-  State(const std::string& path, const std::string& sweep, const std::vector<std::string>& axes)
-      : path(path), lock(path), file(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE) {
-    sqlite3_busy_handler(file.get(), wait_for_reader, &this->path);
+  State(const std::string& path, const RunsFormat& format, const std::string& sweep,
+        const std::vector<std::string>& axes, std::function<void(const std::string&)> tell)
+      : path(path),
+        format(format),
+        tell(std::move(tell)),
+        lock(path),
+        file(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE) {
+    sqlite3_busy_handler(file.get(), wait_for_reader, this);
     file.run("PRAGMA synchronous = EXTRA");  // a row is on disk when its transaction has ended
     // A rollback journal, which works on every file system; a write-ahead log needs shared memory.
     if (file.number("PRAGMA schema_version") == 0)
@@ -111,17 +110,27 @@ struct RunsWriter::State {
     columns = columns_of(file);
   }
 
+  // A reader's lock passes; one that stays is reported.
+  static int wait_for_reader(void* state, int times) {
+    constexpr int between_ms = 50, told_after_ms = 5000;
+    const auto& writer = *static_cast<const State*>(state);
+    if (times * between_ms == told_after_ms)
+      writer.tell(fmt::format("{}: waits for a program that reads it", writer.path));
+    sqlite3_sleep(between_ms);
+    return 1;
+  }
+
   void create() {
     std::vector<std::string> definitions;
-    for (const Column& column : cli::columns())
-      definitions.push_back(sql_name(column.name) + sql_type(column.name) +
+    for (const Column& column : format.columns())
+      definitions.push_back(sql_name(column.name) + sql_type(&column) +
                             (column.name == "key" ? " NOT NULL UNIQUE" : ""));
     file.run("BEGIN IMMEDIATE");
     file.run(fmt::format("PRAGMA application_id = {}", runs_application_id));
     file.run(fmt::format("CREATE TABLE runs ({})", fmt::join(definitions, ", ")));
     file.run("CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)");
     put("schema_version", std::to_string(runs_schema_version));
-    put("program_version", program_version());
+    put("program_version", format.program().version);
     file.run("COMMIT");
   }
 
@@ -132,11 +141,11 @@ struct RunsWriter::State {
       throw Error::input(path,
                          fmt::format("is damaged ({}); `sqlite3 {} .recover` may save rows", found, path));
     const std::string version = value_of("program_version").value_or("");
-    if (version != program_version())
-      throw Error::input(
-          path, fmt::format("was written by boxcar {}, and this is {}, whose results may differ (give "
-                            "another file)",
-                            version, program_version()));
+    if (const auto& [name, ours] = format.program(); version != ours)
+      throw Error::input(path,
+                         fmt::format("was written by {} {}, and this is {}, whose results may differ (give "
+                                     "another file)",
+                                     name, version, ours));
   }
 
   std::optional<std::string> value_of(const std::string& name) const {
@@ -181,7 +190,8 @@ struct RunsWriter::State {
   void add_columns(const RunRow& row) {
     for (const auto& [name, value] : row.cells.items()) {
       if (std::find(columns.begin(), columns.end(), name) != columns.end()) continue;
-      file.run(fmt::format("ALTER TABLE runs ADD COLUMN {}{}", sql_name(name), sql_type(name)));
+      file.run(
+          fmt::format("ALTER TABLE runs ADD COLUMN {}{}", sql_name(name), sql_type(format.column(name))));
       columns.push_back(name);
     }
   }
@@ -200,6 +210,8 @@ struct RunsWriter::State {
   }
 
   std::string path;
+  RunsFormat format;
+  std::function<void(const std::string&)> tell;
   WriterLock lock;
   SqliteFile file;
   std::set<std::string> keys;
@@ -208,10 +220,10 @@ struct RunsWriter::State {
 
 bool has_sqlite() { return true; }
 
-RunsWriter::RunsWriter(const std::string& path, const std::string& sweep,
-                       const std::vector<std::string>& axes) {
+RunsWriter::RunsWriter(const std::string& path, const RunsFormat& format, const std::string& sweep,
+                       const std::vector<std::string>& axes, std::function<void(const std::string&)> tell) {
   check_path(path);
-  state_ = std::make_unique<State>(path, sweep, axes);
+  state_ = std::make_unique<State>(path, format, sweep, axes, std::move(tell));
 }
 RunsWriter::~RunsWriter() = default;
 
@@ -225,4 +237,4 @@ void RunsWriter::add(const std::vector<RunRow>& rows) {
   for (const RunRow& row : rows) state_->keys.insert(row.key);
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::sweep

@@ -14,7 +14,7 @@
 #include <optional>
 #include <string>
 
-namespace boxcar::cli {
+namespace boxcar::sweep {
 
 struct Answer {
   std::string text;
@@ -40,4 +40,4 @@ class Answers {
   std::string bytes_;
 };
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::sweep
