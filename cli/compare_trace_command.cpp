@@ -10,12 +10,13 @@
 
 #include "backends/machines/device_profile.h"
 #include "cli/arguments.h"
-#include "cli/device_trace.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
 #include "cli/quantities.h"
 #include "ir/units.h"
 #include "sbp/error.h"
+#include "sim/explain/device_trace.h"
+#include "sim/explain/step_profile.h"
 #include "sim/simulate.h"
 
 namespace boxcar::cli {
@@ -158,8 +159,8 @@ ordered_json json_of(const TraceRow& row) {
 
 void run(const CompareTraceArguments& arguments, Extent extent) {
   const SavedPlan saved = load_plan(arguments.plan, {});
-  const DeviceTrace trace =
-      read_trace(read_file(arguments.trace), arguments.trace, arguments.device, saved.plan);
+  const explain::DeviceTrace trace =
+      explain::read_trace(read_file(arguments.trace), arguments.trace, arguments.device, saved.plan);
   if (!arguments.output.empty()) check_writable(arguments.output);
   if (extent == Extent::reading) return;
   const StepProfile measured = explain::profile_of(trace.spans, trace.begin, trace.end, trace.steps);

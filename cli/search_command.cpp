@@ -25,7 +25,6 @@
 #include "cli/search_effort.h"
 #include "cli/search_job.h"
 #include "cli/search_report.h"
-#include "cli/search_sensitivity.h"
 #include "cli/simulated_plans.h"
 #include "cli/time_budget.h"
 #include "cli/what_if.h"
@@ -250,9 +249,9 @@ void check_sensitivity(const SearchArguments& arguments, search::Goal goal, size
                        "cannot be given with --budget: it makes the search some 18 times; Ctrl-C ends it");
 }
 
-std::vector<StaysBest> sensitivity_of(const Request& request, const search::SearchOptions& options,
-                                      const SearchReport& r,
-                                      const std::function<void(const std::string&)>& tell) {
+std::vector<explain::StaysBest> sensitivity_of(const Request& request, const search::SearchOptions& options,
+                                               const SearchReport& r,
+                                               const std::function<void(const std::string&)>& tell) {
   const search::Candidate& best = r.outcome.best.front();
   const ir::Plan plan = best.plan ? *best.plan : search::plan_of(best);
   const auto again = [&](const explain::Constant& constant, double factor) -> std::optional<search::Outcome> {
@@ -266,7 +265,7 @@ std::vector<StaysBest> sensitivity_of(const Request& request, const search::Sear
     if (outcome.told_to_end()) return std::nullopt;
     return outcome;
   };
-  return stays_best(best, plan, options, again);
+  return explain::stays_best(best, plan, options, again);
 }
 
 // Each once, in their order.

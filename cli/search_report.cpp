@@ -15,6 +15,7 @@
 #include "cli/effects.h"
 #include "cli/job.h"
 #include "cli/keys.h"
+#include "cli/search_sensitivity.h"
 #include "cli/verdict.h"
 #include "ir/units.h"
 #include "planner/estimate/slow_stages.h"
@@ -435,7 +436,7 @@ std::string to_table(const SearchReport& r) {
   text += front_text(r);
   if (!r.sensitivity.empty())
     text += "\nsensitivity, the range of each constant in which this plan stays the best\n" +
-            to_text(r.sensitivity);
+            to_text(r.sensitivity, r.outcome.best.front().job);
   return text + numbers_text(r.best) + (r.explain_moves ? moves_text(r) : "") + configuration_text(r.best);
 }
 
@@ -456,7 +457,7 @@ std::string to_json(const SearchReport& r) {
     doc["pareto"] = ordered_json::array();
     for (const Candidate& c : r.front) doc["pareto"].push_back(candidate_json(c));
   }
-  if (!r.sensitivity.empty()) doc["sensitivity"] = to_json(r.sensitivity);
+  if (!r.sensitivity.empty()) doc["sensitivity"] = to_json(r.sensitivity, r.outcome.best.front().job);
   if (r.explain_moves) doc["moves"] = moves_json(r);
   doc["best"] = ordered_json::parse(to_json(r.best));
   return doc.dump(2) + "\n";

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "cli/report_text.h"
-#include "cli/search_sensitivity.h"
 #include "planner/search/search.h"
+#include "sim/explain/stays_best.h"
 
 namespace boxcar::cli {
 
@@ -23,7 +23,7 @@ struct SearchReport {
   // If several objectives were asked for: the plans of which none beats another in all of them.
   std::vector<search::Goal> front_goals = {};
   std::vector<search::Candidate> front = {};
-  std::vector<StaysBest> sensitivity = {};  // if it was asked for
+  std::vector<explain::StaysBest> sensitivity = {};  // if it was asked for
   double partial_seconds = 0;  // of the best plan's job with partial values, if they are switched off
 };
 

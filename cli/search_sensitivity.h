@@ -1,46 +1,20 @@
-// The range of each constant of the cluster over which a found plan stays the best.
+// `boxcar search --sensitivity`: the range of each constant in which the found plan stays the best, as text
+// and JSON.
 //
-//   flops   0.5x to 1.62x; at 2x 3.1 % better: --dp 4 --tp 4
-//
-// The search is repeated with the constant halved and doubled. If it finds a better plan, the factor from
-// which that plan is the better one is found by simulating both.
+//   constant              from      to  beyond
+//   flops                 0.5x   1.62x  at 2x 3.1 % better: --dp 4 --tp 4
 #pragma once
 
-#include <functional>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "planner/search/search.h"
-#include "sim/explain/sensitivity.h"
+#include "sim/explain/stays_best.h"
 
 namespace boxcar::cli {
 
-// One end of the range.
-struct RangeEnd {
-  double factor = 1;   // to 2 %; the half or the double if no better plan was found there
-  std::string better;  // flags of the better plan at the half or the double; empty: none was found
-  // How much better it is there, as a part of this plan's time or price; nothing if this plan exceeds the
-  // longest step that was asked for.
-  std::optional<double> better_part = std::nullopt;
-};
-
-struct StaysBest {
-  explain::Constant constant;
-  std::optional<RangeEnd> half, twice;  // nothing if the constant would leave its bounds
-};
-
-// Searches the same job with a constant times a factor; nothing ends the analysis.
-using SearchAgain =
-    std::function<std::optional<search::Outcome>(const explain::Constant& constant, double factor)>;
-
-// `best` with its plan, found on its job's cluster, by a goal of time or cost. Rows of constants that were
-// not searched to the end are left out.
-std::vector<StaysBest> stays_best(const search::Candidate& best, const ir::Plan& plan,
-                                  const search::SearchOptions& options, const SearchAgain& again);
-
-std::string to_text(const std::vector<StaysBest>& rows);
-nlohmann::ordered_json to_json(const std::vector<StaysBest>& rows);
+// `ours`: the job of the found plan, whose flags a better plan may have too, with other layouts.
+std::string to_text(const std::vector<explain::StaysBest>& rows, const planner::Job& ours);
+nlohmann::ordered_json to_json(const std::vector<explain::StaysBest>& rows, const planner::Job& ours);
 
 }  // namespace boxcar::cli

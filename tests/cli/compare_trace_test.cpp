@@ -7,12 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "bad_input.h"
-#include "cli/device_trace.h"
 
 namespace boxcar::tests {
 namespace {
 
-using explain::WorkClass;
 using nlohmann::json;
 using testing::HasSubstr;
 
@@ -135,25 +133,6 @@ TEST_F(CompareTrace, RefusesWhatIsNoTraceOfThePlan) {
   refused(R"([{"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy", "ts": 0, "dur": 1, "args": {"device": 0}},
               {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 1}])",
           "t.json: has no kernels and no collectives");
-}
-
-TEST(DeviceTrace, KernelsByTheirNames) {
-  const auto class_of = [](const char* name) { return cli::class_of_kernel(name); };
-  EXPECT_EQ(class_of("ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"), WorkClass::products);
-  EXPECT_EQ(class_of("void cutlass::device_kernel<at::cuda::detail::enable_3x_kernel_for_sm9x<...>>"),
-            WorkClass::products);
-  EXPECT_EQ(class_of("void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<...>"),
-            WorkClass::attention);
-  EXPECT_EQ(class_of("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7"),
-            WorkClass::attention);
-  EXPECT_EQ(class_of("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"),
-            WorkClass::collectives);
-  EXPECT_EQ(class_of("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"), WorkClass::transfers);
-  EXPECT_EQ(class_of("sm90_xmma_dgrad_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc"),
-            WorkClass::convolutions);
-  EXPECT_EQ(class_of("triton_poi_fused_add_mul_3"), WorkClass::kernels);
-  EXPECT_EQ(class_of("multi_tensor_apply_kernel<...>"), WorkClass::kernels);
-  EXPECT_EQ(class_of("my_own_kernel"), std::nullopt);
 }
 
 }  // namespace

@@ -15,20 +15,20 @@
 #include "ir/plan.h"
 #include "sim/explain/step_profile.h"
 
-namespace boxcar::cli {
+namespace boxcar::explain {
 
 struct DeviceTrace {
   bool is_boxcar = false;
   std::string device;  // as the trace names it
   int steps = 1;
   double begin = 0, end = 0;  // s
-  std::vector<explain::Span> spans;
+  std::vector<Span> spans;
   std::vector<std::string> unknown;  // kernels' names without a word of the table, the longest total first
 };
 
 // The class of a kernel by its name, as cuBLAS, cuDNN, CUTLASS, FlashAttention, NCCL and Triton name them.
 // Nothing if no word is known: such kernels count as others.
-std::optional<explain::WorkClass> class_of_kernel(const std::string& name);
+std::optional<WorkClass> class_of_kernel(const std::string& name);
 
 // `device`: the number or name of one of several in the trace; empty: the one with the most work. The plan's
 // actors are looked up for a trace of Boxcar's. Throws Error (bad input) at `path` if it is no trace, or says
@@ -36,4 +36,4 @@ std::optional<explain::WorkClass> class_of_kernel(const std::string& name);
 DeviceTrace read_trace(const std::string& text, const std::string& path, const std::string& device,
                        const ir::Plan& plan);
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::explain

@@ -1,4 +1,4 @@
-#include "cli/device_trace.h"
+#include "sim/explain/device_trace.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,11 +12,9 @@
 
 #include "sbp/error.h"
 
-namespace boxcar::cli {
+namespace boxcar::explain {
 namespace {
 
-using explain::Span;
-using explain::WorkClass;
 using nlohmann::json;
 
 // The first row whose word is in a kernel's name decides.
@@ -145,7 +143,7 @@ DeviceTrace read_boxcar(const json& events, const std::string& path, const std::
   std::map<std::string, WorkClass> by_name;
   for (const ir::Program& program : plan.programs)
     for (const ir::Actor& actor : program.actors)
-      if (WorkClass work; explain::has_work(actor, &work)) by_name[actor.name] = work;
+      if (WorkClass work; has_work(actor, &work)) by_name[actor.name] = work;
   std::map<std::string, std::vector<Span>> devices;
   size_t known = 0, acts = 0;
   for (const json& event : events) {
@@ -192,4 +190,4 @@ DeviceTrace read_trace(const std::string& text, const std::string& path, const s
   return kineto ? read_kineto(*events, path, device) : read_boxcar(*events, path, device, plan);
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::explain
