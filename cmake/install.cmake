@@ -17,7 +17,7 @@ install(DIRECTORY backends/presets/ DESTINATION ${CMAKE_INSTALL_DATADIR}/boxcar/
 # Schemas of the documents that --json prints.
 include(cmake/schemas.cmake)
 install(DIRECTORY ${PROJECT_BINARY_DIR}/schemas/ DESTINATION ${CMAKE_INSTALL_DATADIR}/boxcar/schemas FILES_MATCHING PATTERN "*.json")
-install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # Pages that --help names.
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs PATTERN CMakeLists.txt EXCLUDE)
 

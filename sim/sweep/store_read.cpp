@@ -257,6 +257,10 @@ RunsTable read_runs(const std::string& path, const RunsFormat& format, const Run
   check_twice("columns", query.columns);
   check_pareto(query, format, known);
   RunsTable table{query.columns.empty() ? usual_columns(*file, format, known) : query.columns, {}};
+  if (query.columns.empty())
+    for (const std::string& name : query.pareto)
+      if (std::find(table.columns.begin(), table.columns.end(), name) == table.columns.end())
+        table.columns.push_back(name);
   std::vector<const Column*> shown;  // null: not of the format
   for (const std::string& name : table.columns) shown.push_back(format.column(name));
   std::vector<std::string> read = table.columns;

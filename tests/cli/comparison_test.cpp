@@ -233,6 +233,47 @@ TEST_F(Comparison, SaysOnHowManyGpusAnotherPlanIs) {
   EXPECT_EQ(differences[0]["gpus"], 8);
 }
 
+// A sample of half as many tokens takes half the time, and is no faster plan.
+TEST_F(Comparison, PlacesOtherSequencesByTokens) {
+  save(a_, {});
+  const json placed = document({"explain", a_.path(), "--why-not", "--seq 256"})["why_not"][0];
+  const double base = document({"simulate", "--plan", a_.path(), "--json"})["tokens_per_s"];
+  EXPECT_NEAR(placed["slower"], base / placed["tokens_per_s"].get<double>() - 1, 1e-9) << placed;
+  EXPECT_THAT(run_program({"explain", a_.path(), "--why-not", "--seq 256"}).out,
+              HasSubstr("er by tokens per second; "));
+}
+
+// Whole layers of one plan recompute, none of the other's: one difference, from either side.
+TEST_F(Comparison, ChangesAKindOfRecomputationWithItsLayers) {
+  save(a_, {"--tp=2", "--zero=1"});
+  save(b_, {"--tp=2", "--zero=2", "--recompute=full", "--recompute-layers=2"});
+  for (const auto& [one, other] : {std::pair{&a_, &b_}, std::pair{&b_, &a_}}) {
+    const json differences = document({"diff", one->path(), other->path()})["differences"];
+    ASSERT_EQ(differences.size(), 2u) << differences;
+    for (const json& each : differences) EXPECT_TRUE(each["fits"]) << each;
+    const bool first = differences[0]["b"].get<std::string>().find("recompute") != std::string::npos;
+    const json& recomputes = differences[first ? 0 : 1];
+    EXPECT_THAT(recomputes["b"].get<std::string>() + recomputes["a"].get<std::string>(),
+                AllOf(HasSubstr("--recompute full"), HasSubstr("--recompute-layers 2")));
+  }
+}
+
+TEST_F(Comparison, SaysWhichPlanItPlacesAndWhatTheSearchKnows) {
+  run_program({"search", "--model=gpt", "--layers=4", "--hidden=256", "--heads=4", "--seq=256", "--vocab=512",
+               "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=16", "-o", a_.path()});
+  const json doc = document(
+      {"explain", a_.path(), "--why-not=--dp 8 --pp 1", "--why-not=--pp 4 --tp 1", "--why-not=--tp 3"});
+  const json& known = doc["why_not"][0];
+  EXPECT_THAT(known["plan"].get<std::string>(), HasSubstr("--dp 8 --tp 1 --pp 1"));
+  ASSERT_TRUE(known.contains("searched")) << known;
+  EXPECT_THAT(known["searched"]["plan"].get<std::string>(), HasSubstr("--dp 8 --tp 1 --pp 1"));
+  EXPECT_LE(known["searched"]["step_time_s"], known["step_time_s"].get<double>() * (1 + 1e-9));
+  EXPECT_FALSE(doc["why_not"][2].contains("plan")) << "it is illegal";
+  EXPECT_THAT(run_program({"explain", a_.path(), "--why-not=--dp 8 --pp 1"}).out,
+              AllOf(HasSubstr("\n  plan      --dp 8 --tp 1 --pp 1"), HasSubstr("\n  searched  "),
+                    HasSubstr(", the best with these flags that the search simulated: --dp 8")));
+}
+
 TEST_F(Comparison, RefusesWhatIsNoFlagOfAJob) {
   save(a_, {});
   const auto refused = [&](const char* flags) {

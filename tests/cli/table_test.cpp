@@ -146,6 +146,8 @@ TEST_F(TableCommand, FindsTheParetoFront) {
   EXPECT_EQ(tps({"--pareto=step_time_s,peak_memory_bytes", "--where=tp != 2"}), "1 ");
   EXPECT_EQ(tps({"--pareto=step_time_s,peak_memory_bytes", "--sort=step_time_s", "--limit=1"}), "2 ");
   EXPECT_EQ(tps({"--pareto=gpus"}), "1 2 4 3 ") << "equal rows do not beat each other";
+  EXPECT_THAT(table({}), testing::Not(testing::HasSubstr("gpus")));
+  EXPECT_THAT(table({"--pareto=gpus"}), testing::HasSubstr("gpus")) << "the front's columns are shown";
 }
 
 TEST_F(TableCommand, HasAllDigitsForPrograms) {

@@ -100,7 +100,7 @@ def check(program, page):
                 arguments = [str(program)] + shlex.split(command, comments=True)[1:]
                 run = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, timeout=300)
                 ran += 1
-                printed = (run.stdout + run.stderr).splitlines()
+                printed = (run.stdout or run.stderr).splitlines()  # stderr has progress beside output
                 if shown:
                     difference = first_difference(shown, printed)
                     if difference is not None:

@@ -336,6 +336,18 @@ class TestCore(unittest.TestCase):
         self.assertEqual(f"boxcar: {bad.exception}\n", done.stderr)
         with self.assertRaisesRegex(boxcar.BadInput, "^plan:1:1: "):
             boxcar.Plan("no plan").programs
+        with tempfile.TemporaryDirectory() as folder:
+            missing, other = pathlib.Path(folder, "missing.txt"), pathlib.Path(folder, "other.txt")
+            other.write_text("root:x:0:0\n")
+            with self.assertRaises(boxcar.BadInput) as bad:
+                boxcar.Plan.load(missing)
+            self.assertEqual(str(bad.exception), f"{missing}: cannot be read; check the path")
+            with self.assertRaises(boxcar.BadInput) as bad:
+                boxcar.Plan.load(other)
+            self.assertEqual(str(bad.exception), f"{other}: is no plan; `boxcar search -o` and "
+                             "`boxcar simulate --save-plan` write plans")
+        self.assertEqual(repr(boxcar.Plan("plan gpt\ndevices 8\n")), "<Plan gpt on 8 devices>")
+        self.assertEqual(repr(boxcar.Plan("")), "<Plan ? on ? devices>")
 
     def test_plans_have_their_parts(self):
         step = boxcar.simulate(JOB, pp=2)

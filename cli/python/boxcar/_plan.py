@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Optional
 
+from ._errors import BadInput
 from ._native import core
 from ._program import Path
 from ._results import frame, read
@@ -156,8 +157,19 @@ class Plan:
 
     @classmethod
     def load(cls, path: Path) -> Plan:
-        """Reads a file that `save`, `boxcar search -o` or `boxcar simulate --save-plan` wrote."""
-        return cls(pathlib.Path(path).read_text(encoding="utf-8"))
+        """Reads a file that `save`, `boxcar search -o` or `boxcar simulate --save-plan` wrote. BadInput: it is none."""
+        try:
+            text = pathlib.Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise BadInput(f"{path}: cannot be read; check the path") from None
+        if not text.startswith("plan "):
+            raise BadInput(f'{path}: is no plan; `boxcar search -o` and `boxcar simulate --save-plan` write plans')
+        return cls(text)
+
+    def __repr__(self) -> str:
+        head = [line.split(maxsplit=1) for line in self.text.splitlines()[:2]]
+        name, devices = (words[1] if len(words) == 2 else "?" for words in (head + [[], []])[:2])
+        return f"<Plan {name} on {devices} devices>"
 
     def save(self, path: Path) -> None:
         pathlib.Path(path).write_text(self.text, encoding="utf-8")
