@@ -261,17 +261,17 @@ TEST_F(Comparison, ChangesAKindOfRecomputationWithItsLayers) {
 TEST_F(Comparison, SaysWhichPlanItPlacesAndWhatTheSearchKnows) {
   run_program({"search", "--model=gpt", "--layers=4", "--hidden=256", "--heads=4", "--seq=256", "--vocab=512",
                "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=16", "-o", a_.path()});
-  const json doc = document(
-      {"explain", a_.path(), "--why-not=--dp 8 --pp 1", "--why-not=--pp 4 --tp 1", "--why-not=--tp 3"});
+  const json doc = document({"explain", a_.path(), "--why-not=--dp 4 --pp 2 --micro-batch 4",
+                             "--why-not=--pp 4 --tp 1", "--why-not=--tp 3"});
   const json& known = doc["why_not"][0];
-  EXPECT_THAT(known["plan"].get<std::string>(), HasSubstr("--dp 8 --tp 1 --pp 1"));
+  EXPECT_THAT(known["plan"].get<std::string>(), HasSubstr("--dp 4 --tp 1 --pp 2"));
   ASSERT_TRUE(known.contains("searched")) << known;
-  EXPECT_THAT(known["searched"]["plan"].get<std::string>(), HasSubstr("--dp 8 --tp 1 --pp 1"));
+  EXPECT_THAT(known["searched"]["plan"].get<std::string>(), HasSubstr("--dp 4 --tp 1 --pp 2"));
   EXPECT_LE(known["searched"]["step_time_s"], known["step_time_s"].get<double>() * (1 + 1e-9));
   EXPECT_FALSE(doc["why_not"][2].contains("plan")) << "it is illegal";
-  EXPECT_THAT(run_program({"explain", a_.path(), "--why-not=--dp 8 --pp 1"}).out,
-              AllOf(HasSubstr("\n  plan      --dp 8 --tp 1 --pp 1"), HasSubstr("\n  searched  "),
-                    HasSubstr(", the best with these flags that the search simulated: --dp 8")));
+  EXPECT_THAT(run_program({"explain", a_.path(), "--why-not=--dp 4 --pp 2 --micro-batch 4"}).out,
+              AllOf(HasSubstr("\n  plan      --dp 4 --tp 1 --pp 2"), HasSubstr("\n  searched  "),
+                    HasSubstr(", the best with these flags that the search simulated: --dp 4")));
 }
 
 TEST_F(Comparison, RefusesWhatIsNoFlagOfAJob) {
