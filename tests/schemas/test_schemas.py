@@ -79,6 +79,7 @@ COMMANDS = {
         (0, ["explain", "a.txt", "--op=h1.attn.qkv", "--tensor=h1.attn.qkv.weight"]),
         (0, ["explain", "a.txt", "--why-not=--tp 1", "--why-not=--micro-batch 3"]),
         (0, ["explain", "best.txt", "--op=h1.attn.qkv"]),
+        (0, ["explain", "best.txt", "--why-not=--pp 1"]),
         (0, ["explain", "wide.txt", "--op=h1.residual1"]),
     ],
     "diff.json": [(0, ["diff", "a.txt", "b.txt"])],
