@@ -59,6 +59,9 @@ GivenKeys keys_of_flags(const std::string& text) {
   job.add_to(app);
   try {
     app.parse(text, false);
+  } catch (const CLI::ArgumentMismatch& e) {  // "--tp: 1 required 1..10000 missing"
+    const std::string what = e.what();
+    throw Error::input("--why-not", fmt::format("{} needs a value", what.substr(0, what.find(':'))));
   } catch (const CLI::ParseError& e) {
     throw Error::input("--why-not", fmt::format("got \"{}\": {}", text, e.what()));
   }

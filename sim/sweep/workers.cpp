@@ -176,7 +176,9 @@ class Pool {
     if (worker.number) {
       const bool given_up = queue_.lost(*worker.number);
       if (given_up) done.push_back({*worker.number, "", how});
-      if (!given_up) processes_.tell(fmt::format("{}; another process runs its point", how));
+      if (!given_up)
+        processes_.tell(fmt::format("{}{}; another process runs its point",
+                                    worker.process >= 0 ? "a process " : "", how));
     }
     worker = {};
   }

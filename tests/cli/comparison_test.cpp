@@ -279,6 +279,7 @@ TEST_F(Comparison, RefusesWhatIsNoFlagOfAJob) {
   const auto refused = [&](const char* flags) {
     return run_program({"explain", a_.path(), "--why-not", flags}).err;
   };
+  EXPECT_EQ(refused("--zero 1 --tp"), "boxcar: --why-not: --tp needs a value\n");
   EXPECT_EQ(refused("tp 4"), "boxcar: --why-not: got \"tp 4\", expected flags such as \"--tp 4\"\n");
   EXPECT_EQ(refused("tp"), "boxcar: --why-not: got \"tp\", expected flags such as \"--tp 4\"\n");
   EXPECT_EQ(refused(" "), "boxcar: --why-not: needs flags such as \"--tp 4\"\n");

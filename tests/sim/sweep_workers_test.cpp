@@ -118,7 +118,7 @@ TEST(SweepWorkers, ANumberGoesToAnotherWhenOneDiesOrStops) {
     EXPECT_EQ(texts, (std::map<int64_t, std::string>{{1, "1"}, {2, "2"}, {3, "3"}, {4, "4"}, {5, "5"}}));
     EXPECT_EQ(told, signal == SIGSTOP
                         ? std::vector<std::string>{}
-                        : std::vector<std::string>{"ended by signal 9 (Killed); another process "
+                        : std::vector<std::string>{"a process ended by signal 9 (Killed); another process "
                                                    "runs its point"});
   }
   std::filesystem::remove_all(folder);
