@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/graph.h"
 #include "sbp/at.h"
 #include "sim/explain/tensor_explanation.h"
 
@@ -70,23 +71,13 @@ int64_t bytes_of(const ir::Program& program, const ir::Actor& actor) {
   return bytes;
 }
 
-// "h3.attn.qkv" as "h*.attn.qkv" and 3: layers share their names.
-struct LayerName {
-  std::string name;
-  int layer = -1;
-  explicit LayerName(const std::string& whole) : name(explain::without_layer(whole)) {
-    if (name != whole) layer = std::stoi(whole.substr(1));
-  }
-};
-
 ordered_json actors_json(const ir::Program& program, const std::set<std::string>& recomputed, Names& names,
                          Names& kinds) {
   std::vector<int> name, layer, op, kind, queue, phase, inputs{0}, input_register, input_repeat, input_peers;
   std::vector<int64_t> bytes;
   for (const ir::Actor& actor : program.actors) {
-    const LayerName named(actor.name);
-    name.push_back(names.number(named.name));
-    layer.push_back(named.layer);
+    name.push_back(names.number(explain::without_layer(actor.name)));  // layers share their names
+    layer.push_back(ir::layer_and_rest(actor.name).first);
     op.push_back(names.number(actor.op));
     kind.push_back(kinds.number(kind_of_work(program, actor, recomputed)));
     queue.push_back(actor.queue);
@@ -116,9 +107,8 @@ ordered_json actors_json(const ir::Program& program, const std::set<std::string>
 ordered_json registers_json(const ir::Program& program, Names& names) {
   std::vector<int> name, layer, producer, every, initial, count;
   for (const ir::Register& reg : program.registers) {
-    const LayerName named(reg.name);
-    name.push_back(names.number(named.name));
-    layer.push_back(named.layer);
+    name.push_back(names.number(explain::without_layer(reg.name)));
+    layer.push_back(ir::layer_and_rest(reg.name).first);
     producer.push_back(reg.producer);
     every.push_back(reg.every);
     initial.push_back(reg.initial);

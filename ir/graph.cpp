@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <system_error>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -339,6 +341,15 @@ std::string name_in_layer(const Graph& graph, TensorId id) {
   const Op& op = at(graph.ops, tensor.producer);
   const std::string before = graph.in_layer(op) ? layer_name(op.layer) + '.' : "";
   return tensor.name.starts_with(before) ? tensor.name.substr(before.size()) : tensor.name;
+}
+
+std::pair<int, std::string_view> layer_and_rest(std::string_view name) {
+  const size_t dot = name.find('.');
+  if (dot == std::string_view::npos || !name.starts_with('h')) return {-1, name};
+  int layer = -1;
+  const auto [end, error] = std::from_chars(name.data() + 1, name.data() + dot, layer);
+  if (error != std::errc() || end != name.data() + dot || layer < 0) return {-1, name};
+  return {layer, name.substr(dot + 1)};
 }
 
 void Builder::set_layer(int layer, std::string prefix) {

@@ -119,6 +119,9 @@ int64_t parameter_elements(const Graph& graph);  // of all "parameter" ops
 std::string layer_name(int layer);               // "h3": prefix of the names of its ops and tensors
 // "ln2.grad" for "h3.ln2.grad", made in layer 3; outside of layers the whole name.
 std::string name_in_layer(const Graph& graph, TensorId id);
+// The same from a name alone, such as that of an actor for several layers: 3 and "ln2.grad" for
+// "h3.ln2.grad", -1 and the whole name for one without a layer's prefix.
+std::pair<int, std::string_view> layer_and_rest(std::string_view name);
 
 // The consumers of every tensor, by tensor id, in op order. An op that reads a tensor twice is listed once.
 std::vector<std::vector<OpId>> consumers(const Graph& graph);

@@ -15,9 +15,11 @@ enum class OpKind : uint8_t {
   to_global,   // a boxing op
   alias,       // reshape, identity: its result lies where its operand does
   cast,        // to another type
-  sum,         // add, sum: of two or more tensors
+  add,         // of two tensors
+  sum,         // of any number of tensors
   accumulate,  // a sum over micro-batches
   reduction,   // over axes
+  square_sum,  // over all axes, of squares
   norm,        // of layers: layer_norm, rms_norm
   fused,       // pointwise ops as one kernel
   softmax,     // of scaled and masked scores

@@ -24,7 +24,7 @@ bool sums_gradients(const ir::Graph& graph, const std::vector<std::vector<ir::Op
                     const ir::Op& op) {
   if (op.is(ir::OpKind::accumulate)) return true;
   const auto& by = at(readers, op.outputs[0]);
-  return (op.type == "add" || is_cast_for_reduction(graph, op)) &&
+  return (op.is(ir::OpKind::add) || is_cast_for_reduction(graph, op)) &&
          std::all_of(by.begin(), by.end(),
                      [&](ir::OpId o) { return sums_gradients(graph, readers, at(graph.ops, o)); });
 }

@@ -57,7 +57,7 @@ bool says(const ir::Attrs& attrs, const Mesh& mesh, const std::vector<int>& plac
           const ir::Attrs& own) {
   const std::vector<int64_t> coordinate = coordinate_of(mesh, places[k]);
   return ir::rank_attrs(attrs, [&](const std::string& dim) -> ir::Coordinates {
-           return {dim == "rank" ? static_cast<int64_t>(k) : at(coordinate, mesh.dim(dim)), 0};
+           return {dim == "rank" ? static_cast<int64_t>(k) : at(coordinate, mesh.dim_named(dim)), 0};
          }) == own;
 }
 

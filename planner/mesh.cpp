@@ -16,7 +16,7 @@ int Mesh::devices() const {
   return static_cast<int>(count);
 }
 
-int Mesh::dim(const std::string& name) const {
+int Mesh::dim_named(std::string_view name) const {
   const auto at = std::find(names.begin(), names.end(), name);
   return at == names.end() ? -1 : static_cast<int>(at - names.begin());
 }
@@ -39,29 +39,29 @@ int Mesh::stage_of(int device, int stages) const {
 Mesh mesh_of(const Hints& hints) {
   const int group = sharing_replicas(hints);
   const struct {
-    std::string name;
+    MeshDim dim;
     MeshAxis axis;
     int extent;
-  } dims[] = {{"replica", MeshAxis::dp, hints.dp / group},
-              {"dp", MeshAxis::dp, group / hints.ep},
-              {"ep", MeshAxis::dp, hints.ep},
-              {"cp", MeshAxis::cp, hints.cp},
-              {"tp", MeshAxis::tp, hints.tp}};
+  } dims[] = {{MeshDim::replica, MeshAxis::dp, hints.dp / group},
+              {MeshDim::dp, MeshAxis::dp, group / hints.ep},
+              {MeshDim::ep, MeshAxis::dp, hints.ep},
+              {MeshDim::cp, MeshAxis::cp, hints.cp},
+              {MeshDim::tp, MeshAxis::tp, hints.tp}};
   // By dimension: the stride from one index to the next, which is the product of the extents inside.
-  std::map<std::string, int> stride;
+  std::map<MeshDim, int> stride;
   int inside = 1;
   Mesh mesh;
   mesh.stage_order = hints.stage_order;
   for (auto axis = hints.mesh_order.rbegin(); axis != hints.mesh_order.rend(); ++axis) {
     if (*axis == MeshAxis::pp) mesh.stage_stride = std::exchange(inside, inside * hints.pp);
-    for (auto dim = std::rbegin(dims); dim != std::rend(dims); ++dim)
-      if (dim->axis == *axis) stride[dim->name] = std::exchange(inside, inside * dim->extent);
+    for (auto row = std::rbegin(dims); row != std::rend(dims); ++row)
+      if (row->axis == *axis) stride[row->dim] = std::exchange(inside, inside * row->extent);
   }
-  for (const auto& dim : dims) {
-    if (dim.extent == 1) continue;
-    mesh.names.push_back(dim.name);
-    mesh.extents.push_back(dim.extent);
-    mesh.strides.push_back(stride[dim.name]);
+  for (const auto& row : dims) {
+    if (row.extent == 1) continue;
+    mesh.names.push_back(name_of(row.dim));
+    mesh.extents.push_back(row.extent);
+    mesh.strides.push_back(stride[row.dim]);
   }
   if (mesh.names.empty()) return {{"dp"}, {1}, {1}, mesh.stage_stride, mesh.stage_order};
   return mesh;

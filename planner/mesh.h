@@ -13,13 +13,21 @@
 // dp: "ep" lies inside "dp".
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planner/planner.h"
 #include "sbp/sbp.h"
 
 namespace boxcar::planner {
+
+// The dimensions that a mesh may have, outermost first, and their names.
+enum class MeshDim : uint8_t { replica, dp, ep, cp, tp };
+inline constexpr std::array<const char*, 5> mesh_dim_names{"replica", "dp", "ep", "cp", "tp"};
+inline const char* name_of(MeshDim dim) { return mesh_dim_names[static_cast<size_t>(dim)]; }
 
 struct Mesh {
   std::vector<std::string> names;
@@ -33,7 +41,8 @@ struct Mesh {
   int devices() const;
   int device(int place, int stage) const;  // its global id
   int stage_of(int device, int stages) const;
-  int dim(const std::string& name) const;  // -1 if its extent is 1
+  int dim(MeshDim dim) const { return dim_named(name_of(dim)); }  // its index; -1 if its extent is 1
+  int dim_named(std::string_view name) const;
   size_t dims() const { return names.size(); }
 };
 

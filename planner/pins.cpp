@@ -63,7 +63,7 @@ std::vector<int64_t> parts_of(size_t rank, const sbp::NdSbp& layout, const Mesh&
 
 // Whether ranks of context parallelism that share a group of `experts` can each have the same number.
 bool cp_splits_experts(int64_t experts, const Mesh& mesh) {
-  const int ep = mesh.dim("ep"), cp = mesh.dim("cp");
+  const int ep = mesh.dim(MeshDim::ep), cp = mesh.dim(MeshDim::cp);
   return cp >= 0 && experts % ((ep < 0 ? 1 : at(mesh.extents, ep)) * at(mesh.extents, cp)) == 0;
 }
 
@@ -73,13 +73,13 @@ sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh&
                    ir::ParameterKind kind) {
   sbp::NdSbp result = whole;
   if (kind == ir::ParameterKind::experts && cp_splits_experts(shape[0], mesh)) {
-    Sbp& cp = at(result, mesh.dim("cp"));
+    Sbp& cp = at(result, mesh.dim(MeshDim::cp));
     if (cp.is_broadcast()) cp = Sbp::S(0);
   }
   std::vector<size_t> dims;
   int64_t shards = 1;
-  for (const char* name : {"dp", "ep", "cp"})
-    if (const int d = mesh.dim(name); d >= 0 && at(result, d).is_broadcast()) {
+  for (const MeshDim dim : {MeshDim::dp, MeshDim::ep, MeshDim::cp})
+    if (const int d = mesh.dim(dim); d >= 0 && at(result, d).is_broadcast()) {
       dims.push_back(static_cast<size_t>(d));
       shards *= mesh.extents[dims.back()];
     }
@@ -205,7 +205,7 @@ struct Context {
   Pins pins;
   const Chosen* chosen = nullptr;
 
-  void set(ir::TensorId t, const char* dim, Sbp sbp) {
+  void set(ir::TensorId t, MeshDim dim, Sbp sbp) {
     if (const int d = mesh.dim(dim); d >= 0) at(at(pins.stored, t), d) = sbp;
   }
   void set(ir::TensorId t, const sbp::NdSbp& layout) {
@@ -221,7 +221,7 @@ sbp::NdSbp whole_layout(const Context& c, ir::TensorId weight) {
   sbp::NdSbp whole = broadcast(c.mesh);
   if (c.chosen) return whole;
   const PinRule* rule = find_rule(ir::base_name(c.graph.tensor(weight).name));
-  const int tp = c.mesh.dim("tp"), ep = c.mesh.dim("ep");
+  const int tp = c.mesh.dim(MeshDim::tp), ep = c.mesh.dim(MeshDim::ep);
   const ir::ParameterKind kind = at(c.kinds, weight);
   if (tp >= 0 && rule) at(whole, tp) = tensor_parallel(rule->where, shape, kind);
   if (ep >= 0 && kind == ir::ParameterKind::experts) at(whole, ep) = Sbp::S(0);
@@ -233,6 +233,9 @@ StateLayout state_layout(const Context& c, ir::TensorId weight) {
   return {whole, sharded(c.graph.tensor(weight).type.shape, whole, c.mesh, at(c.kinds, weight))};
 }
 
+// Whether it is [batch, sequence, features]. A tensor of another rank has no pins, whatever its name.
+bool is_of_positions(const ir::TensorType& type) { return type.shape.size() == 3; }
+
 // Applies a rule to an activation. Context parallelism splits [batch, sequence, ...] along the sequence.
 void pin_activation(Context& c, ir::TensorId t) {
   const std::string_view name = ir::base_name(c.graph.tensor(t).name);
@@ -240,30 +243,30 @@ void pin_activation(Context& c, ir::TensorId t) {
   if (!rule) return;
   const bool stream = rule->where == Where::stream, inside = rule->where == Where::inside;
   if (rule->where == Where::whole || (rule->where == Where::logits && c.hints.gather_logits))
-    c.set(t, "tp", Sbp::B());
+    c.set(t, MeshDim::tp, Sbp::B());
   // This includes slots, which fc1 and its weights' gradient read. The gradient is then whole, and nothing is
   // exchanged for it again.
   const ir::Op& op = c.producer(t);
   const bool by_expert = rule->by_expert && c.expert_layers.contains(op.layer);
   if (by_expert) {
-    c.set(t, "ep", Sbp::S(0));
-    if (cp_splits_experts(c.graph.tensor(t).type.shape[0], c.mesh)) c.set(t, "cp", Sbp::S(0));
+    c.set(t, MeshDim::ep, Sbp::S(0));
+    if (cp_splits_experts(c.graph.tensor(t).type.shape[0], c.mesh)) c.set(t, MeshDim::cp, Sbp::S(0));
   }
   const bool is_gradient = op.phase == ir::Phase::backward && !op.recomputed;
   if ((by_expert && rule->summed) || (rule->where == Where::gathered && !is_gradient))
-    c.set(t, "tp", Sbp::B());
-  if ((!stream && !inside) || by_expert || c.graph.tensor(t).type.shape.size() != 3) return;
-  for (const char* dim : {"replica", "dp", "ep"}) c.set(t, dim, Sbp::S(0));
-  c.set(t, "cp", Sbp::S(1));
-  if (stream) c.set(t, "tp", c.hints.sequence_parallel ? Sbp::S(1) : Sbp::B());
+    c.set(t, MeshDim::tp, Sbp::B());
+  if ((!stream && !inside) || by_expert || !is_of_positions(c.graph.tensor(t).type)) return;
+  for (const MeshDim dim : {MeshDim::replica, MeshDim::dp, MeshDim::ep}) c.set(t, dim, Sbp::S(0));
+  c.set(t, MeshDim::cp, Sbp::S(1));
+  if (stream) c.set(t, MeshDim::tp, c.hints.sequence_parallel ? Sbp::S(1) : Sbp::B());
 }
 
 void pin_input(Context& c, ir::TensorId t) {
   const size_t rank = c.graph.tensor(t).type.shape.size();
   if (rank == 0) return;
-  for (const char* dim : {"replica", "dp", "ep"}) c.set(t, dim, Sbp::S(0));
-  c.set(t, "cp", rank > 1 ? Sbp::S(1) : Sbp::B());
-  c.set(t, "tp", Sbp::B());
+  for (const MeshDim dim : {MeshDim::replica, MeshDim::dp, MeshDim::ep}) c.set(t, dim, Sbp::S(0));
+  c.set(t, MeshDim::cp, rank > 1 ? Sbp::S(1) : Sbp::B());
+  c.set(t, MeshDim::tp, Sbp::B());
 }
 
 // Pins state and tensors computed from it: kept sharded or whole, read whole.
@@ -275,7 +278,8 @@ void pin_state(Context& c, ir::TensorId t, const StateLayout& layout, bool is_sh
 // Addends of a gradient have its tp split, so that the gradient of a whole table is never made.
 void pin_addends(Context& c, ir::TensorId sum, const StateLayout& layout) {
   const ir::Op& op = c.producer(sum);
-  if (!op.is(ir::OpKind::sum) || op.phase != ir::Phase::backward) return;
+  const bool sums = op.is(ir::OpKind::add) || op.is(ir::OpKind::sum);
+  if (!sums || op.phase != ir::Phase::backward) return;
   for (ir::TensorId t : op.inputs) {
     for (size_t d = 0; d < layout.whole.size(); ++d)
       if (layout.whole[d].is_split()) at(c.pins.stored, t)[d] = layout.whole[d];
@@ -302,7 +306,7 @@ void pin_gradient(Context& c, ir::TensorId t, const StateLayout& layout) {
   c.set(t, c.sharding.states ? layout.sharded : layout.whole);
   const ir::Op& op = c.producer(before_reduction(c.graph, t));
   if (op.is(ir::OpKind::accumulate)) return pin_use(c, op, layout);
-  if (op.type != "add" || op.phase != ir::Phase::update) return;
+  if (!op.is(ir::OpKind::add) || op.phase != ir::Phase::update) return;
   for (ir::TensorId use : op.inputs)  // gradients of two uses are first added and then reduced together
     if (c.producer(use).is(ir::OpKind::accumulate)) pin_use(c, c.producer(use), layout);
 }

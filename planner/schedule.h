@@ -89,8 +89,15 @@ struct Groups {
 inline int forward_phase(int chunk) { return chunk; }
 inline int backward_phase(const Pipeline& pipeline, int chunk) { return pipeline.chunks + chunk; }
 inline int weight_phase(const Pipeline& pipeline, int chunk) { return 2 * pipeline.chunks + chunk; }
+// The inverses of these: forward, backward or weight, and the chunk.
+inline ir::PhaseKind kind_of_phase(const Pipeline& pipeline, int phase) {
+  if (phase < backward_phase(pipeline, 0)) return ir::PhaseKind::forward;
+  return phase < weight_phase(pipeline, 0) ? ir::PhaseKind::backward : ir::PhaseKind::weight;
+}
+inline int chunk_of_phase(const Pipeline& pipeline, int phase) { return phase % pipeline.chunks; }
 
-// The forward and backward runs of one step on `stage`.
+// The runs of one step on `stage`: of forward and backward passes and, where these are split, of their second
+// parts.
 std::vector<ir::PhaseRun> stage_order(const Pipeline& pipeline, int stage);
 
 // The maximum number of micro-batches whose run of phase `from` has begun and whose run of phase `to` has not

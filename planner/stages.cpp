@@ -71,7 +71,7 @@ std::vector<OpSite> assign_stages(const ir::Graph& graph, const std::vector<int>
     OpSite site{v % stages, v / stages, second ? Run::weight : run_of(graph, op), false};
     if (site.run == Run::update) {
       const InputStages inputs = input_stages(graph, op, sites);
-      site.joint = inputs.several && op.type == "sum";
+      site.joint = inputs.several && op.is(ir::OpKind::sum);
       if (site.joint || inputs.everywhere) site.stage = -1;
     }
     sites.push_back(site);

@@ -80,7 +80,7 @@ std::map<std::string, ir::TensorId> gradients_by_parameter(const ir::Graph& grap
 // The two accumulate ops that an add of sums reads; -1 if `add` is not such an add.
 std::pair<ir::OpId, ir::OpId> added_sums(const ir::Graph& graph, const ir::Op& add) {
   const std::pair<ir::OpId, ir::OpId> none{-1, -1};
-  if (add.type != "add" || add.phase != ir::Phase::update) return none;
+  if (!add.is(ir::OpKind::add) || add.phase != ir::Phase::update) return none;
   for (ir::TensorId t : add.inputs)
     if (!producer(graph, t).is(ir::OpKind::accumulate)) return none;
   const ir::OpId a = graph.tensor(add.inputs[0]).producer, b = graph.tensor(add.inputs[1]).producer;
@@ -150,10 +150,10 @@ void drop_replica_norms(ir::Graph& graph) {
     if (const auto of = gradients.find(op.name); !op.replica_of.empty() && of != gradients.end())
       dropped.insert(of->second);
   for (const ir::Op& op : graph.ops) {
-    if (op.type != "square_sum" || !dropped.contains(op.inputs[0])) continue;
+    if (!op.is(ir::OpKind::square_sum) || !dropped.contains(op.inputs[0])) continue;
     const ir::TensorId norm = op.outputs[0];
     for (ir::Op& reader : graph.ops)
-      if (reader.type == "sum" && reader.inputs.size() > 1) std::erase(reader.inputs, norm);
+      if (reader.is(ir::OpKind::sum) && reader.inputs.size() > 1) std::erase(reader.inputs, norm);
   }
 }
 

@@ -32,6 +32,7 @@ namespace {
 using planner::Hints;
 using planner::Job;
 using planner::Mesh;
+using planner::MeshDim;
 
 bool is_kernel(const ir::Program& program, const ir::Actor& actor) {
   return at(program.queues, actor.queue).kind == ir::QueueKind::compute && actor.comm < 0;
@@ -84,7 +85,7 @@ Experts experts_in(const planner::LaidOut& laid) {
   const std::vector<ir::ParameterKind> kinds = ir::parameter_kinds(laid.graph);
   for (size_t t = 0; t < kinds.size(); ++t)
     if (kinds[t] == ir::ParameterKind::experts) experts[laid.graph.tensors[t].name] = false;
-  const int cp = laid.mesh.dim("cp");
+  const int cp = laid.mesh.dim(MeshDim::cp);
   for (size_t t = 0; cp >= 0 && t < laid.graph.tensors.size(); ++t) {
     const ir::Tensor& tensor = laid.graph.tensors[t];
     if (tensor.role != ir::Role::gradient) continue;
@@ -442,11 +443,11 @@ namespace {
 
 // Devices from a rank to the next along a dimension, at most a node's GPUs; 0 for one rank.
 std::array<int, 3> strides_on(const Mesh& mesh, int node) {
-  const auto stride = [&](const char* name) {
-    const int dim = mesh.dim(name);
+  const auto stride = [&](MeshDim along) {
+    const int dim = mesh.dim(along);
     return dim < 0 ? 0 : std::min(node, at(mesh.strides, dim));
   };
-  return {stride("tp"), stride("cp"), stride("ep")};
+  return {stride(MeshDim::tp), stride(MeshDim::cp), stride(MeshDim::ep)};
 }
 
 }  // namespace

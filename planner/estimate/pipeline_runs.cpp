@@ -55,12 +55,13 @@ class Runs {
     Walk& walk = at(walks_, stage);
     if (walk.next == walk.order.size()) return false;
     const auto [phase, micro_batch] = walk.order[walk.next];
-    const int kind = phase / p_.chunks, part = phase % p_.chunks * p_.stages + stage;
+    const ir::PhaseKind kind = planner::kind_of_phase(p_, phase);
+    const int part = planner::chunk_of_phase(p_, phase) * p_.stages + stage;
     const RunTimes& own = at(times_, part);
     const bool last = part + 1 == static_cast<int>(times_.size());
-    if (kind == 2) {
+    if (kind == ir::PhaseKind::weight) {
       walk.now += own.weight;
-    } else if (kind == 0) {
+    } else if (kind == ir::PhaseKind::forward) {
       const double input = part > 0 ? of(forward_, part - 1, micro_batch) : 0;
       if (input < 0) return false;
       walk.now = std::max(walk.now, input) + own.forward;

@@ -1,6 +1,7 @@
 #include "planner/estimate/placed_probe.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <utility>
 
@@ -11,9 +12,13 @@ namespace boxcar::search {
 namespace {
 
 using planner::Mesh;
+using planner::MeshDim;
 
-int stride_of(const CostKey& key, const std::string& name) {
-  return name == "tp" ? key.strides[0] : name == "cp" ? key.strides[1] : name == "ep" ? key.strides[2] : 1;
+int stride_of(const CostKey& key, const Mesh& mesh, size_t dim) {
+  const std::array<MeshDim, 3> with_stride{MeshDim::tp, MeshDim::cp, MeshDim::ep};
+  for (size_t i = 0; i < with_stride.size(); ++i)
+    if (mesh.dim(with_stride[i]) == static_cast<int>(dim)) return key.strides[i];
+  return 1;
 }
 
 int in_whole_nodes(int devices, int node) { return (devices + node - 1) / node * node; }
@@ -32,8 +37,9 @@ Neighbours neighbours_of(const planner::Job& job, const Mesh& mesh) {
 
 double groups_on_nic(const backends::Node& node, const Mesh& mesh) {
   double groups = 1;
+  const int dp = mesh.dim(MeshDim::dp), replica = mesh.dim(MeshDim::replica);
   for (size_t d = 0; d < mesh.dims(); ++d) {
-    if (mesh.names[d] == "dp" || mesh.names[d] == "replica") continue;
+    if (static_cast<int>(d) == dp || static_cast<int>(d) == replica) continue;
     const int64_t beside = std::max<int64_t>(1, node.gpus / mesh.strides[d]);  // ranks of a group on a node
     if (beside >= mesh.extents[d]) continue;
     groups = std::max(
@@ -50,7 +56,7 @@ double nic_sharing(double groups, const Neighbours& neighbours) {
 Mesh standing_as(Mesh mesh, const CostKey& key, int node) {
   std::vector<size_t> dims(mesh.dims());
   std::iota(dims.begin(), dims.end(), size_t{0});
-  const auto stride = [&](size_t d) { return stride_of(key, mesh.names[d]); };
+  const auto stride = [&](size_t d) { return stride_of(key, mesh, d); };
   std::stable_sort(dims.begin(), dims.end(), [&](size_t a, size_t b) { return stride(a) < stride(b); });
   int taken = 1;  // devices of the dimensions before
   for (const size_t d : dims) {

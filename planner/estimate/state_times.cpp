@@ -16,6 +16,7 @@ namespace boxcar::search {
 
 using planner::Hints;
 using planner::Job;
+using planner::MeshDim;
 
 GradientBytes gradient_bytes(const Job& job) {
   if (!ir::is_mixed(job.train.precision)) {
@@ -91,8 +92,8 @@ class StateGroups {
  public:
   StateGroups(const Job& job, const planner::Mesh& mesh)
       : job_(job),
-        dp_stride_(stride(mesh, {"replica", "dp", "ep"})),
-        cp_stride_(stride(mesh, {"cp"})),
+        dp_stride_(stride(mesh, {MeshDim::replica, MeshDim::dp, MeshDim::ep})),
+        cp_stride_(stride(mesh, {MeshDim::cp})),
         on_node_(on_node(job, mesh)) {}
 
   // Seconds of a collective over every `apart`-th data-parallel rank and `cp` ranks of context parallelism,
@@ -115,9 +116,9 @@ class StateGroups {
   };
 
   // Devices from a rank of a dimension to the next one.
-  static int stride(const planner::Mesh& mesh, std::initializer_list<const char*> names) {
+  static int stride(const planner::Mesh& mesh, std::initializer_list<MeshDim> dims) {
     int innermost = -1;
-    for (const char* name : names) innermost = std::max(innermost, mesh.dim(name));
+    for (const MeshDim dim : dims) innermost = std::max(innermost, mesh.dim(dim));
     return innermost < 0 ? 0 : at(mesh.strides, innermost);
   }
 

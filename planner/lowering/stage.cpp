@@ -43,7 +43,7 @@ bool Stage::read_again(TensorId t, int in_phase) const {
 NdSbp Stage::sent(TensorId t) const {
   const Mesh& mesh = in.mesh;
   NdSbp layout = stored(t);
-  const int tp = mesh.dim("tp");
+  const int tp = mesh.dim(MeshDim::tp);
   const auto dim = static_cast<size_t>(tp);
   if (!in.hints.scatter_gather || tp < 0 || !layout[dim].is_broadcast()) return layout;
   const sbp::Shape& shape = tensor(t).type.shape;

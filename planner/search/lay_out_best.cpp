@@ -126,7 +126,7 @@ class LayOut {
       const planner::Hints& h = c.job.parallel;
       const planner::Mesh mesh = planner::mesh_of(h);
       if (mesh.dims() < 2 && h.dp < c.job.gpus) continue;
-      const int tp = mesh.dim("tp");
+      const int tp = mesh.dim(planner::MeshDim::tp);
       const bool over_nodes = tp >= 0 && at(mesh.strides, tp) >= c.job.cluster.node.gpus;
       std::set<int>& stages = done[mesh.dims() < 2 ? 2 : over_nodes ? 1 : 0];
       if (stages.size() < most_of_several && stages.insert(h.pp).second) some.push_back(anew(c));

@@ -55,9 +55,8 @@ TensorExplanation explain_tensor(const planner::LaidOut& laid, const std::string
 }
 
 std::string without_layer(const std::string& name) {
-  size_t end = 1;
-  while (end < name.size() && name[end] >= '0' && name[end] <= '9') ++end;
-  return name[0] == 'h' && end > 1 && end < name.size() && name[end] == '.' ? "h*" + name.substr(end) : name;
+  const auto [layer, rest] = ir::layer_and_rest(name);
+  return layer < 0 ? name : "h*." + std::string(rest);
 }
 
 }  // namespace boxcar::explain

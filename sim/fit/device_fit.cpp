@@ -54,7 +54,7 @@ bool is_product(const measure::KernelSample& sample) {
 }
 // Two vectors and their sum: only the memory's rate.
 bool is_plain_sum(const measure::KernelSample& sample) {
-  return sample.call.op == "add" && sample.call.inputs.front().shape.size() == 1 &&
+  return ir::kind_of(sample.call.op) == ir::OpKind::add && sample.call.inputs.front().shape.size() == 1 &&
          sample.call.inputs[0] == sample.call.inputs[1];
 }
 
@@ -195,7 +195,7 @@ bool is_convolution(const measure::KernelSample& sample) {
 void fit_convolution_curve(const measure::Samples& samples, DeviceProfile& device) {
   std::vector<std::pair<double, double>> shares;
   for (const measure::KernelSample& sample : samples.kernels) {
-    if (sample.call.op != "conv2d" || type_of(sample) != samples.type) continue;
+    if (ir::kind_of(sample.call.op) != ir::OpKind::convolution || type_of(sample) != samples.type) continue;
     const double flops = work_of(sample).flops;
     const double peak = device.peak_flops[samples.type];
     if (sample.seconds > 2 * device.kernel_floor)

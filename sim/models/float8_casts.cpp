@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "backends/machines/device_profile.h"
+#include "ir/op_kind.h"
 
 namespace boxcar::sim {
 namespace {
@@ -24,7 +25,8 @@ bool is_gathered(const Float8Operand& operand) { return operand.own >= 0 && oper
 }  // namespace
 
 bool has_float8(const ir::OpDef& def, bool of_weight) {
-  return def.family == ir::Family::matmul && (of_weight || def.name != "batch_matmul");
+  return def.family == ir::Family::matmul &&
+         (of_weight || ir::kind_of(def.name) != ir::OpKind::batched_product);
 }
 
 Float8Casts float8_casts(const DeviceProfile& device, ProductRole role,

@@ -384,7 +384,7 @@ TEST(Law4, CastsMayReadOtherPartsOfAWeightThanAreKept) {
       const ir::TensorId half = ir::find_tensor(laid.graph, "h0.mlp.fc1.weight.half");
       OpLayout& cast = at(laid.layouts.ops, laid.graph.tensor(half).producer);
       for (sbp::NdSbp* layout : {&cast.inputs[0], &cast.outputs[0]}) {
-        sbp::Sbp& over_dp = (*layout)[static_cast<size_t>(laid.mesh.dim("dp"))];
+        sbp::Sbp& over_dp = (*layout)[static_cast<size_t>(laid.mesh.dim(MeshDim::dp))];
         ASSERT_TRUE(over_dp.is_broadcast());
         over_dp = sbp::Sbp::S(0);
       }

@@ -61,9 +61,9 @@ TEST(Mesh, StandsOnDevicesInTheOrderThatIsGiven) {
       }
     EXPECT_EQ(devices.size(), 240u);
     EXPECT_EQ(*devices.rbegin(), 239);
-    const auto stride = [&](const char* name) { return at(mesh.strides, mesh.dim(name)); };
-    EXPECT_EQ(stride("dp"), 2 * stride("ep"));
-    EXPECT_EQ(stride("replica"), 2 * stride("dp"));
+    const auto stride = [&](MeshDim dim) { return at(mesh.strides, mesh.dim(dim)); };
+    EXPECT_EQ(stride(MeshDim::dp), 2 * stride(MeshDim::ep));
+    EXPECT_EQ(stride(MeshDim::replica), 2 * stride(MeshDim::dp));
   }
 }
 
