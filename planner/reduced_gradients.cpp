@@ -29,7 +29,7 @@ class Caster {
     for (const ir::Update& update : graph_.updates)
       if (const TensorId gradient = gradient_of(graph_, update); gradient >= 0) gradients.insert(gradient);
     const size_t passes = end_of_passes();
-    behind_.resize(graph_.ops.size());
+    casts_after_.resize(graph_.ops.size());
     for (TensorId gradient : gradients) {
       const std::vector<TensorId> all = sums(gradient);
       const auto behind = std::max(passes - 1, static_cast<size_t>(graph_.tensor(gradient).producer));
@@ -37,7 +37,8 @@ class Caster {
       if (often_)
         for (TensorId sum : all) cast_addend(sum);
     }
-    if (std::any_of(behind_.begin(), behind_.end(), [](const auto& ops) { return !ops.empty(); })) insert();
+    if (std::any_of(casts_after_.begin(), casts_after_.end(), [](const auto& ops) { return !ops.empty(); }))
+      insert();
   }
 
  private:
@@ -106,14 +107,14 @@ class Caster {
     op.layer = producer(t).layer;
     op.placement = producer(t).placement;
     graph_.tensors.push_back(std::move(tensor));
-    behind_[behind].push_back(std::move(op));
+    casts_after_[behind].push_back(std::move(op));
   }
 
   void insert() {
     std::vector<ir::Op> ops;
     for (size_t o = 0; o < graph_.ops.size(); ++o) {
       ops.push_back(std::move(graph_.ops[o]));
-      std::move(behind_[o].begin(), behind_[o].end(), std::back_inserter(ops));
+      std::move(casts_after_[o].begin(), casts_after_[o].end(), std::back_inserter(ops));
     }
     graph_.ops = std::move(ops);
     for (size_t o = 0; o < graph_.ops.size(); ++o)
@@ -122,8 +123,8 @@ class Caster {
 
   ir::Graph& graph_;
   const Reduction reduction_;
-  const bool often_;                         // gradients are reduced before they are summed
-  std::vector<std::vector<ir::Op>> behind_;  // by op: the casts that come after it
+  const bool often_;                              // gradients are reduced before they are summed
+  std::vector<std::vector<ir::Op>> casts_after_;  // by op: the casts that come after it
 };
 
 }  // namespace

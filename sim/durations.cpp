@@ -112,7 +112,8 @@ void ActCosts::wait_for_host(int program_index, std::vector<Fixed>& known) {
   for (size_t a = 0; a < known.size(); ++a) {
     const RunAct& run = known[a].run;
     acts[a].delays = known[a].kernel && known[a].seconds > 0;
-    if (acts[a].delays || run.in_producer) acts[a].launches = run.launches;  // its call is as long as two
+    // A kernel inside its producer makes the producer's call as long as two.
+    if (acts[a].delays || run.in_producer) acts[a].launches = run.launches;
     if (program.actors[a].kind == ir::ActorKind::collective) acts[a].launches = 1;
     acts[a].waits = run.waits;
   }
@@ -170,7 +171,7 @@ double ActCosts::fixed_seconds(const ir::Program& program, const ir::Actor& acto
   const double own = is_bound_by_compute(def) ? alone * straggler_factor_ : alone;
   const double seconds = (own + run.more_seconds) * run.factor;
   const double launch = cluster_.device->launch_latency + cluster_.device->kernel_floor;
-  return run.shares_launch ? std::max(0.0, seconds - launch) : seconds;
+  return run.in_shared_kernel ? std::max(0.0, seconds - launch) : seconds;
 }
 
 const AttentionRings& ActCosts::rings(int program_index) {
@@ -213,14 +214,14 @@ const Span& ActCosts::span(std::map<int, Span>& spans, int comm, int device) con
 
 // If tensors go apart, each waits for its own latency, and its pieces are copied rank by rank.
 const CommTime& ActCosts::collective(const RunAct& run, const Span& span) {
-  auto [time, made] =
-      collectives_.try_emplace({static_cast<int>(run.collective), run.bytes, span, run.apart, run.times});
+  auto [time, made] = collectives_.try_emplace(
+      {static_cast<int>(run.collective), run.bytes, span, run.separate_tensors, run.times});
   if (!made) return time->second;
   time->second = collective_time(cluster_, run.collective, run.bytes, span);
   time->second.latency *= run.times;
   time->second.bytes_on_link *= run.times;
-  if (run.apart > 0)
-    time->second.latency = run.apart * (time->second.latency + span.ranks * run.piece_seconds);
+  if (run.separate_tensors > 0)
+    time->second.latency = run.separate_tensors * (time->second.latency + span.ranks * run.piece_seconds);
   return time->second;
 }
 

@@ -46,7 +46,7 @@ void op_launches(const Subject& s, RunAct& run) {
 
 void op_waits(const Subject& s, RunAct& run) { run.waits = named(s.framework.op_waits, s.actor.op, 0); }
 
-// The framework's one kernel for the softmax of attention does not take all of them: others run then.
+// Softmaxes of attention that the framework's fused kernel does not take run as several kernels.
 void fused_softmax(const Subject& s, RunAct& run) {
   const backends::FusedSoftmax& fused = s.framework.fused_softmax;
   const bool forward = s.actor.is(ir::OpKind::softmax), backward = s.actor.is(ir::OpKind::softmax_grad);
@@ -59,7 +59,8 @@ void fused_softmax(const Subject& s, RunAct& run) {
   run.launches = fused.kernels;
 }
 
-// The product before an accumulate, or a cast, adds to the sum itself.
+// The product of a weight's gradient adds to the sum itself (in 16 bits only if sums_half_in_products), so
+// the accumulate or the cast that reads the gradient has no kernel of its own.
 void sums_in_products(const Subject& s, RunAct& run) {
   const bool sums = s.actor.is(ir::OpKind::accumulate) || s.actor.is(ir::OpKind::cast);
   if (!s.framework.sums_in_products || !sums || s.actor.inputs.empty()) return;
@@ -90,7 +91,7 @@ void casts_to_float8(const Subject& s, RunAct& run) {
 }
 
 void update_in_one(const Subject& s, RunAct& run) {
-  run.shares_launch = s.framework.update_in_one && s.is_kernel() && s.updates();
+  run.in_shared_kernel = s.framework.update_in_one && s.is_kernel() && s.updates();
 }
 
 // Tensors that are cast before they are gathered travel in 8 of their 16 bits.
@@ -107,7 +108,7 @@ void reduce_whole(const Subject& s, RunAct& run) {
     run.bytes += type.elements() * ir::size_of(ir::DType::float32);
 }
 
-// Parameters after an update (ZeRO 1 and 2) are one flat buffer.
+// Not after an update (ZeRO 1 and 2): there all parameters are one flat buffer.
 void apart_elements(const Subject& s, RunAct& run) {
   const int64_t least = s.framework.apart_elements;
   if (least == 0 || s.updates() || !(s.gathers() || s.scatters())) return;
@@ -116,16 +117,16 @@ void apart_elements(const Subject& s, RunAct& run) {
   const auto count = s.gathers() ? std::count_if(actor.outputs.begin(), actor.outputs.end(), large)
                                  : std::count_if(actor.inputs.begin(), actor.inputs.end(),
                                                  [&](const ir::Input& input) { return large(input.reg); });
-  run.apart = static_cast<int>(std::max<std::ptrdiff_t>(1, count));
+  run.separate_tensors = static_cast<int>(std::max<std::ptrdiff_t>(1, count));
 }
 
 void piece_seconds(const Subject& s, RunAct& run) { run.piece_seconds = s.framework.piece_seconds; }
 
-// The rank that owns a tensor sends it to all.
+// After an update, the rank that owns a tensor sends it to all, one tensor after the other.
 void gather_by_broadcast(const Subject& s, RunAct& run) {
   if (!s.framework.gather_by_broadcast || !s.gathers() || !s.updates()) return;
   run.collective = Collective::broadcast;
-  run.apart = static_cast<int>(s.actor.outputs.size());
+  run.separate_tensors = static_cast<int>(s.actor.outputs.size());
   run.piece_seconds = 0;
 }
 

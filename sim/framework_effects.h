@@ -19,17 +19,17 @@ namespace boxcar::sim {
 // An act as the framework runs it. The defaults are the plan's act.
 struct RunAct {
   // kernels
-  double factor = 1;         // on its seconds
-  double more_seconds = 0;   // before that factor
+  double factor = 1;         // on its seconds and more_seconds
+  double more_seconds = 0;   // of kernels that the framework runs besides
   double launches = 1;       // by the host
-  double waits = 0;          // launches that the device waits for before it
-  bool in_producer = false;  // part of the kernel before; the host still launches it
-  bool shares_launch =
-      false;  // one of many tensors of one kernel: the device has no launch of its own for it
+  double waits = 0;          // launches during which the device idles before it
+  bool in_producer = false;  // runs inside the kernel that makes its operand
+  // One kernel updates it with many other tensors, so the device has no launch for it alone.
+  bool in_shared_kernel = false;
   // collectives
   sbp::Collective collective = sbp::Collective::none;
   int64_t bytes = 0;         // as ir::Actor::comm_bytes
-  int apart = 0;             // tensors that go one by one, each with the latency of one; 0: all together
+  int separate_tensors = 0;  // that go one by one, each with the latency of one; 0: all together
   double piece_seconds = 0;  // of each such tensor, per rank
   double times = 1;          // how often it runs
   double more_latency = 0;   // s, of copies after it

@@ -77,7 +77,7 @@ class QueueStream : public NcclStream {
   bool records() const override { return queue_.records(); }
   void follow() override { queue_.follow(); }
   void note(const std::string& act) override { queue_.note(act); }
-  std::string under_way(const std::string& end) const override { return queue_.under_way(end); }
+  std::string act_in_flight(const std::string& end) const override { return queue_.act_in_flight(end); }
   std::unique_lock<std::mutex> turn() override { return queue_.turn(); }
   std::function<bool()> probe() override {
     return [mark = queue_.cuda_mark()] { return mark->passed(); };

@@ -123,7 +123,7 @@ class CudaQueue : public Queue {
   bool records() const { return recorder_.on(); }
   void follow() { recorder_.follow(stream_); }
   void note(std::string act) { recorder_.note(stream_, std::move(act)); }
-  std::string under_way(const std::string& end) const { return recorder_.under_way(end); }
+  std::string act_in_flight(const std::string& end) const { return recorder_.act_in_flight(end); }
   StepValues* steps() const { return recorder_.steps(device_); }
   int gpu() const { return gpu_; }
   KernelFaults& faults() { return *faults_; }

@@ -64,7 +64,7 @@ class Graph : public Recording {
       if (const size_t now = noted_->over(); std::exchange(over, now) != now) begin = Clock::now();
       if (std::chrono::duration<double>(Clock::now() - begin).count() < seconds_) return error;
       cudaGetLastError();  // clears "not ready"
-      const std::string act = noted_->under_way();
+      const std::string act = noted_->act_in_flight();
       throw Error::fault(
           act.empty() ? "graphs of steps" : act,
           fmt::format("{} not done after {:g} s: {}, or was given another order of collectives "
@@ -169,7 +169,7 @@ size_t NotedActs::over() const {
   return acts;
 }
 
-std::string NotedActs::under_way(const std::string& end) const {
+std::string NotedActs::act_in_flight(const std::string& end) const {
   for (size_t act = 0; act < acts_.size(); ++act)
     if (acts_[act].ends_with(end) && !is_over(act)) return acts_[act];
   return "";
@@ -241,14 +241,14 @@ void Recorder::follow(cudaStream_t stream) {
   if (in_order_ && last_) last_->hold_back(stream);
 }
 
-std::string Recorder::under_way(const std::string& end) const {
+std::string Recorder::act_in_flight(const std::string& end) const {
   const std::lock_guard lock(recordings_mutex_);
   std::shared_ptr<const NotedActs> oldest;
   for (const auto& entry : recordings_)
     if (const auto acts = entry.lock();
         acts && acts->turn() > 0 && (!oldest || acts->turn() < oldest->turn()))
       oldest = acts;
-  return oldest ? oldest->under_way(end) : "";
+  return oldest ? oldest->act_in_flight(end) : "";
 }
 
 std::unique_ptr<Recording> Recorder::stop() {

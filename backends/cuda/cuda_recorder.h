@@ -46,11 +46,11 @@ class NotedActs {
   void launched(int64_t turn);
   void finished() { turn_ = 0; }
   // From any thread. turn() is 0 while the recording does not run. over() counts acts that are over.
-  // under_way() is the first act that is not over and whose text ends with `end`; empty: none. No act depends
-  // on one captured later in this process, so the others wait for it.
+  // act_in_flight() is the first act that is not over and whose text ends with `end`; empty: none. No act
+  // depends on one captured later in this process, so the others wait for it.
   int64_t turn() const { return turn_; }
   size_t over() const;
-  std::string under_way(const std::string& end = "") const;
+  std::string act_in_flight(const std::string& end = "") const;
 
  private:
   bool is_over(size_t act) const;
@@ -101,7 +101,7 @@ class Recorder {
   void note(cudaStream_t stream, std::string act);
   // The noted act of a running recording that the others wait for, among those whose text ends with `end`;
   // empty: none. From any thread, whatever locks it holds.
-  std::string under_way(const std::string& end = "") const;
+  std::string act_in_flight(const std::string& end = "") const;
 
   // With `in_order`, each noted act runs behind the one noted before it, whatever their streams: follow()
   // puts the next act on `stream` there.

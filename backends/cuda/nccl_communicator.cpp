@@ -100,7 +100,7 @@ NcclGroups::~NcclGroups() {
   asks_.join();
   watches_.join();
   std::unique_lock lock(aborts_->mutex);
-  aborts_->changed.wait_for(lock, aborting, [this] { return aborts_->under_way == 0; });
+  aborts_->changed.wait_for(lock, aborting, [this] { return aborts_->in_flight == 0; });
 }
 
 std::unique_ptr<Communicator> NcclGroups::communicator(const std::string& name, std::span<const int> devices,
@@ -178,14 +178,14 @@ void NcclGroups::abort(const Member& member) {
   if (!comm) return;
   {
     const std::lock_guard lock(aborts_->mutex);
-    ++aborts_->under_way;
+    ++aborts_->in_flight;
   }
   std::thread([abort = api_.ncclCommAbort, comm, member, aborts = aborts_] {
     if (member->calls.try_lock_for(returning)) member->calls.unlock();  // others see that it is aborted
     member->choose();
     abort(comm);
     const std::lock_guard lock(aborts->mutex);
-    --aborts->under_way;
+    --aborts->in_flight;
     aborts->changed.notify_all();
   }).detach();
 }
@@ -213,7 +213,7 @@ void NcclGroups::look(Watched& member) {
   forget_done(member);
   const std::lock_guard lock(member.mutex);
   if (!member.stream || member.last.empty()) return;
-  const std::string recorded = member.launched.empty() ? member.stream->under_way("") : "";
+  const std::string recorded = member.launched.empty() ? member.stream->act_in_flight("") : "";
   say(member, !member.launched.empty()                ? member.launched.front().act
               : recorded.ends_with("in " + member.me) ? recorded
                                                       : "");
@@ -246,7 +246,7 @@ void NcclGroups::check(Watched& member) {
   if (result == nccl_success || result == nccl_in_progress) return;
   forget_done(member);  // those are not what failed
   const std::lock_guard lock(member.mutex);
-  const std::string recorded = member.stream ? member.stream->under_way("in " + member.me) : "";
+  const std::string recorded = member.stream ? member.stream->act_in_flight("in " + member.me) : "";
   throw broken(!member.launched.empty() ? member.launched.front().act
                : recorded.empty()       ? member.last
                                         : recorded,

@@ -72,7 +72,7 @@ class NcclStream {
   virtual void follow() {}
   virtual void note(const std::string& /*act*/) {}
   // The first noted act that is not over and whose text ends with `end`; empty: none. Calls no CUDA.
-  virtual std::string under_way(const std::string& /*end*/) const { return {}; }
+  virtual std::string act_in_flight(const std::string& /*end*/) const { return {}; }
   virtual std::unique_lock<std::mutex> turn() { return {}; }
   // Makes its device the calling thread's; may be called when the stream is gone.
   virtual std::function<void()> chooser() const {
@@ -159,7 +159,7 @@ class NcclGroups {
   struct Aborts {
     std::mutex mutex;
     std::condition_variable changed;
-    int under_way = 0;
+    int in_flight = 0;
   };
 
   const NcclApi api_;

@@ -86,16 +86,16 @@ class Fuser {
     Step_ step{op.type, {}, op.attrs};
     for (const TensorId input : op.inputs) {
       const auto producer = static_cast<size_t>(rewrite_.graph().tensor(input).producer);
-      if (const auto found = again_.find(producer); found != again_.end()) {
+      if (const auto found = read_twice_.find(producer); found != read_twice_.end()) {
         step.operands.push_back(found->second);
         continue;
       }
       Chain before = producer < chains_.size() ? std::exchange(chains_[producer], {}) : Chain{};
       step.operands.push_back(before.steps.empty() ? input_of(chain, rewrite_.current(input))
                                                    : append(chain, before));
-      if (!before.steps.empty()) again_[producer] = step.operands.back();
+      if (!before.steps.empty()) read_twice_[producer] = step.operands.back();
     }
-    again_.clear();
+    read_twice_.clear();
     chain.steps.push_back(std::move(step));
     return chain;
   }
@@ -141,8 +141,8 @@ class Fuser {
 
   Step& step_;
   Rewriter rewrite_;
-  std::vector<Chain> chains_;      // by op: the chain that waits for its reader
-  std::map<size_t, Value> again_;  // producers that the op at hand reads twice
+  std::vector<Chain> chains_;           // by op: the chain that waits for its reader
+  std::map<size_t, Value> read_twice_;  // producers that the op at hand reads twice
 };
 
 }  // namespace

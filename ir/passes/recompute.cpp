@@ -29,7 +29,7 @@ namespace {
 struct Policy {
   Recompute kind;
   // Whether an op of the layer is recomputed. `products`: number of the layer's products before it.
-  bool (*runs_again)(const Op& op, int products);
+  bool (*recomputes)(const Op& op, int products);
   bool opens = false;      // at the start of the layer's backward pass; else before the first reader
   bool by_module = false;  // only the chosen modules, each a group
 };
@@ -37,13 +37,13 @@ struct Policy {
 bool is_product(const Op& op) { return op.is(OpKind::product) || op.is(OpKind::product_with_epilogue); }
 
 constexpr Policy policies[] = {
-    {.kind = Recompute::none, .runs_again = [](const Op&, int) { return false; }},
+    {.kind = Recompute::none, .recomputes = [](const Op&, int) { return false; }},
     {.kind = Recompute::selective,
-     .runs_again = [](const Op& op, int) { return !op.is(OpKind::attention); },
+     .recomputes = [](const Op& op, int) { return !op.is(OpKind::attention); },
      .by_module = true},
-    {.kind = Recompute::full, .runs_again = [](const Op&, int) { return true; }, .opens = true},
+    {.kind = Recompute::full, .recomputes = [](const Op&, int) { return true; }, .opens = true},
     {.kind = Recompute::ops,
-     .runs_again =
+     .recomputes =
          [](const Op& op, int products) {
            return !op.is(OpKind::attention) && (!is_product(op) || products % 2 == 1);
          }},
@@ -120,7 +120,7 @@ class Recomputer {
     const Module module = policy.by_module ? chosen(op) : Module::none;
     const bool changes = module != std::exchange(layer.module, module);
     const bool begins = layer.groups.empty() || changes;
-    if ((!policy.by_module || module != Module::none) && policy.runs_again(op, layer.products)) {
+    if ((!policy.by_module || module != Module::none) && policy.recomputes(op, layer.products)) {
       if (begins) layer.groups.emplace_back();
       layer.groups.back().ops.push_back(rewrite_.new_ops().size());
     }
@@ -131,8 +131,8 @@ class Recomputer {
   // needs them.
   void backward(Op& op) {
     for (Group& group : layer(op).groups)
-      if (!group.done && (policy(op).opens || reads(op, group))) run_again(group);
-    for (TensorId& input : op.inputs) input = again(input, op.layer);
+      if (!group.done && (policy(op).opens || reads(op, group))) recompute(group);
+    for (TensorId& input : op.inputs) input = recomputed(input, op.layer);
   }
 
   bool reads(const Op& op, const Group& group) const {
@@ -144,7 +144,7 @@ class Recomputer {
     });
   }
 
-  void run_again(Group& group) {
+  void recompute(Group& group) {
     if (std::exchange(group.done, true)) return;
     // A module's last results may be read only by the recomputation of another module.
     if (options_.recompute_stop && !group.ops.empty() && policy(first_run(group.ops.front())).opens)
@@ -153,11 +153,11 @@ class Recomputer {
       Op op = first_run(position);
       rewrite_.new_ops()[position].runs_again = true;
       for (Group& other : layer(op).groups)
-        if (!other.done && reads(op, other)) run_again(other);
+        if (!other.done && reads(op, other)) recompute(other);
       op.name = derived_name(op.name, Derived::recomputed);
       op.phase = Phase::backward;
       op.recomputed = true;
-      for (TensorId& input : op.inputs) input = again(input, op.layer);
+      for (TensorId& input : op.inputs) input = recomputed(input, op.layer);
       for (TensorId& output : op.outputs) {
         Tensor copy = rewrite_.graph().tensor(output);
         copy.name = derived_name(copy.name, Derived::recomputed);
@@ -180,7 +180,7 @@ class Recomputer {
     at(copies_, tensor) = copy;
   }
 
-  TensorId again(TensorId tensor, int layer) const {
+  TensorId recomputed(TensorId tensor, int layer) const {
     if (static_cast<size_t>(tensor) >= copies_.size()) return tensor;
     const Copy& copy = at(copies_, tensor);
     return copy.layer == layer && copy.tensor >= 0 ? copy.tensor : tensor;

@@ -497,8 +497,8 @@ ModelCost Measuring::of(const CostKey& key) {
   std::optional<PlacedProbe> elsewhere;
   if (strides_on(mesh, node) != key.strides) {
     elsewhere = {probe.plan, probe.job.cluster};
-    const Mesh usual = std::exchange(mesh, standing_as(mesh, key, node));
-    stand_as(*elsewhere, usual, mesh, job.gpus);
+    const Mesh usual = std::exchange(mesh, placed_mesh(mesh, key, node));
+    place_probe(*elsewhere, usual, mesh, job.gpus);
   }
   const ir::Plan& plan = elsewhere ? elsewhere->plan : probe.plan;
   backends::Cluster cluster = elsewhere ? elsewhere->cluster : probe.job.cluster;

@@ -49,8 +49,9 @@ struct StageCost {
   // s of the host.
   StateTime accumulate;
   double accumulate_launches = 0;
-  // Of layers: device time of the backward pass minus the host's time for its launches. Below 0, kernels wait
-  // for launches.
+  // How far the device is behind the host in the backward pass of a layer: the device's time, if kernels are
+  // launched in time, minus the host's time for their launches. Below 0, kernels wait for launches. 0 for a
+  // joint and for the ends of a model.
   double lead = 0;
   // Only the kernels of a micro-batch, launched in time, without those that accumulate gradients, in s.
   double computing = 0;
@@ -59,9 +60,9 @@ struct StageCost {
   // collectives between two kernels, in s. Nothing else is on the queue between these kernels.
   double waiting = 0, forward_waiting = 0;
   double elements = 0;         // of parameters, on one device
-  double expert_elements = 0;  // of these, those of experts
-  // Of these, those of experts whose gradients are made in parts: each rank of context parallelism makes some
-  // whole.
+  double expert_elements = 0;  // those of experts among them
+  // The part of expert_elements whose gradients ranks of context parallelism share out by expert: each rank
+  // makes those of some experts, and makes them whole.
   double cp_made_elements = 0;
   int layers = 0;  // of a stage
   // Bytes on a device with nothing sharded, by ir::MemoryKind. Activations: bytes that each micro-batch in

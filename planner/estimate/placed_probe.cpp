@@ -53,7 +53,7 @@ double nic_sharing(double groups, const Neighbours& neighbours) {
   return groups / stages * (1 + neighbours.steady * (stages - 1));
 }
 
-Mesh standing_as(Mesh mesh, const CostKey& key, int node) {
+Mesh placed_mesh(Mesh mesh, const CostKey& key, int node) {
   std::vector<size_t> dims(mesh.dims());
   std::iota(dims.begin(), dims.end(), size_t{0});
   const auto stride = [&](size_t d) { return stride_of(key, mesh, d); };
@@ -67,7 +67,7 @@ Mesh standing_as(Mesh mesh, const CostKey& key, int node) {
   return mesh;
 }
 
-void stand_as(PlacedProbe& probe, const Mesh& from, Mesh mesh, int gpus) {
+void place_probe(PlacedProbe& probe, const Mesh& from, Mesh mesh, int gpus) {
   const int node = probe.cluster.node.gpus, stages = probe.plan.devices / from.devices();
   const int apart = std::max(mesh.stage_stride, in_whole_nodes(gpus, node));
   mesh.stage_stride = apart;

@@ -32,10 +32,10 @@ double nic_sharing(double groups, const Neighbours& neighbours);
 
 // A stage's mesh whose ranks are as far apart as in the key, on nodes of `node` GPUs. Ranks on other nodes
 // are each on the next node.
-planner::Mesh standing_as(planner::Mesh mesh, const CostKey& key, int node);
+planner::Mesh placed_mesh(planner::Mesh mesh, const CostKey& key, int node);
 
 // Moves the probe's devices from stages with mesh `from` to stages with `mesh`. Each stage begins on a new
 // node, `gpus` or more devices after the previous one. The cluster grows to hold them.
-void stand_as(PlacedProbe& probe, const planner::Mesh& from, planner::Mesh mesh, int gpus);
+void place_probe(PlacedProbe& probe, const planner::Mesh& from, planner::Mesh mesh, int gpus);
 
 }  // namespace boxcar::search

@@ -35,36 +35,36 @@ class Boxer {
       : stage_(stage),
         tasks_(tasks),
         groups_(tasks.states.groups),
-        of_(stage.in.graph.tensors.size()),
+        readable_(stage.in.graph.tensors.size()),
         made_(stage.in.graph.tensors.size(), -1) {}
 
   void run() {
-    for (ValueId v = 0; v < tasks_.declared; ++v) of(value(v).t).push_back(v);
+    for (ValueId v = 0; v < tasks_.declared; ++v) values_of(value(v).t).push_back(v);
     for (std::vector<Task>* part : tasks_.parts()) {
       std::vector<Task> tasks = std::exchange(*part, {});
       out_ = part;
       out_->reserve(tasks.size());
       for (Task& task : tasks) insert(std::move(task));
     }
-    tasks_.sent.assign(of_.size(), -1);
-    for (TensorId t = 0; t < static_cast<TensorId>(of_.size()); ++t)
+    tasks_.sent.assign(readable_.size(), -1);
+    for (TensorId t = 0; t < static_cast<TensorId>(readable_.size()); ++t)
       if (stage_.here(stage_.tensor(t).producer) && stage_.read_elsewhere(t))
         at(tasks_.sent, t) = find(t, stage_.sent(t));
   }
 
  private:
   Value& value(ValueId v) { return at(tasks_.values, v); }
-  std::vector<ValueId>& of(TensorId t) { return at(of_, t); }
+  std::vector<ValueId>& values_of(TensorId t) { return at(readable_, t); }
 
   ValueId add_value(Value v) {
-    of(v.t).push_back(static_cast<ValueId>(tasks_.values.size()));
+    values_of(v.t).push_back(static_cast<ValueId>(tasks_.values.size()));
     tasks_.values.push_back(std::move(v));
-    return of(tasks_.values.back().t).back();
+    return values_of(tasks_.values.back().t).back();
   }
 
   // The value in this layout that every phase may read, -1: none.
   ValueId find(TensorId t, const NdSbp& layout) {
-    for (ValueId v : of(t))
+    for (ValueId v : values_of(t))
       if (value(v).scope < 0 && value(v).layout == layout) return v;
     return -1;
   }
@@ -124,7 +124,7 @@ class Boxer {
   void read_ahead(const Task& task) {
     const ir::Op& next = stage_.op(task.ops[0]);
     for (size_t i = 0; i < next.inputs.size(); ++i)
-      if (stage_.read_again(next.inputs[i], task.phase))
+      if (stage_.kept_from_forward(next.inputs[i], task.phase))
         value_in(next.inputs[i], stage_.layout(task.ops[0]).inputs[i], task.phase);
   }
 
@@ -140,7 +140,7 @@ class Boxer {
   void insert_tied(Task task) {
     const ValueId own = value_in(task.t, stage_.stored(task.t), task.phase);
     task.reads = {own};
-    of(task.t).clear();
+    values_of(task.t).clear();
     task.writes = {add_value({task.t, value(own).layout, value(own).scope, own})};
     out_->push_back(std::move(task));
   }
@@ -171,7 +171,7 @@ class Boxer {
     task.reads.insert(task.reads.end(), scalars.begin(), scalars.end());
     for (OpId cast : task.casts) write(cast, task);
     task.writes.insert(task.writes.end(), task.copies.begin(), task.copies.end());
-    for (ValueId copy : task.copies) of(value(copy).t) = {copy};
+    for (ValueId copy : task.copies) values_of(value(copy).t) = {copy};
     out_->push_back(std::move(task));
   }
 
@@ -187,7 +187,7 @@ class Boxer {
     const std::vector<TensorId>& outputs = stage_.op(o).outputs;
     for (size_t i = 0; i < outputs.size(); ++i) {
       const NdSbp& made = stage_.layout(o).outputs[i];
-      const TensorId state = at(tasks_.states.becomes, outputs[i]);
+      const TensorId state = at(tasks_.states.updated_state, outputs[i]);
       const ValueId declared = find(outputs[i], made);
       if (declared >= 0)
         task.writes.push_back(declared);
@@ -199,25 +199,26 @@ class Boxer {
   // Boxes tensors that are made in a layout other than the stored one: now, or at the time chosen by the pass
   // reduce_gradients.
   void box_result(OpId o, size_t output, TensorId t, int phase) {
-    const ValueId made = of(t).back();
+    const ValueId made = values_of(t).back();
     if (stage_.in.mesh.devices() == 1) value(made).layout = stage_.stored(t);
     const NdSbp& layout = stage_.layout(o).outputs[output];
     const Reduced when = when_reduced(stage_, o, t);
     at(made_, t) = made;
-    if (when == Reduced::with_layer) of(t).clear();
-    if (when == Reduced::now) box(t, made, layout, stage_.stored(t), phase);
-    cut_for_others(t, phase);
+    if (when == Reduced::with_layer) values_of(t).clear();
+    if (when == Reduced::now) add_box(t, made, layout, stage_.stored(t), phase);
+    box_sent_part(t, phase);
   }
 
-  void cut_for_others(TensorId t, int phase) {
-    if (!stage_.read_elsewhere(t) || of(t).empty()) return;
+  // Boxes the part of a tensor that other stages pull, if it is not kept as that part.
+  void box_sent_part(TensorId t, int phase) {
+    if (!stage_.read_elsewhere(t) || values_of(t).empty()) return;
     const NdSbp sent = stage_.sent(t);
-    const ValueId kept = of(t).back();
+    const ValueId kept = values_of(t).back();
     if (value(kept).layout == stage_.stored(t) && sent != stage_.stored(t))
-      box(t, kept, stage_.stored(t), sent, phase);
+      add_box(t, kept, stage_.stored(t), sent, phase);
   }
 
-  ValueId box(TensorId t, ValueId source, const NdSbp& from, const NdSbp& to, int phase) {
+  ValueId add_box(TensorId t, ValueId source, const NdSbp& from, const NdSbp& to, int phase) {
     Task task{TaskKind::box, phase};
     task.label = {stage_.tensor(t).name, stage_.layer_of(t), ir::name_in_layer(stage_.in.graph, t)};
     const ValueId result = add_value({t, to});
@@ -228,14 +229,14 @@ class Boxer {
 
   ValueId value_in(TensorId t, const NdSbp& want, int phase) {
     if (!is_there_for(t, phase)) fetch(t, phase);
-    if (stage_.in.mesh.devices() == 1) return of(t).back();  // every layout is the whole tensor
+    if (stage_.in.mesh.devices() == 1) return values_of(t).back();  // every layout is the whole tensor
     const auto [found, base] = look_up(t, want, phase);
     if (found >= 0) return found;
     if (base < 0)
       throw Error::fault(stage_.name, fmt::format("{} is read before it is there", stage_.tensor(t).name));
     if (gather_group(t, phase) || box_sums(t, phase)) return value_in(t, want, phase);
     const NdSbp from = value(base).layout;
-    const ValueId boxed = box(t, base, from, want, phase);
+    const ValueId boxed = add_box(t, base, from, want, phase);
     value(boxed).scope = is_for_all(t, from, want, phase) ? -1 : phase;
     return boxed;
   }
@@ -243,7 +244,8 @@ class Boxer {
   // A constant is made again in each phase that reads it.
   bool is_there_for(TensorId t, int phase) {
     const ir::Op& producer = stage_.op(stage_.tensor(t).producer);
-    return !of(t).empty() && (!producer.is(ir::OpKind::constant) || value(of(t).back()).scope == phase);
+    return !values_of(t).empty() &&
+           (!producer.is(ir::OpKind::constant) || value(values_of(t).back()).scope == phase);
   }
 
   // The value that a phase reads in this layout, and the one from which it may be boxed.
@@ -252,7 +254,7 @@ class Boxer {
     // The shard from which the kept value was gathered may be newer.
     const bool gathered = stage_.phases.per_micro_batch(phase) && used && find(t, *used) >= 0;
     ValueId base = -1;
-    for (ValueId v : of(t)) {
+    for (ValueId v : values_of(t)) {
       const Value& candidate = value(v);
       if (candidate.scope >= 0 && candidate.scope != phase) continue;
       if (gathered && candidate.scope < 0 && candidate.layout != *used) continue;
@@ -267,16 +269,16 @@ class Boxer {
   bool is_for_all(TensorId t, const NdSbp& from, const NdSbp& to, int phase) const {
     const Mesh& mesh = stage_.in.mesh;
     const bool partial = any_of(from, [](sbp::Sbp s) { return s.is_partial(); });
-    const bool no_larger = !at(tasks_.states.alone, t) && parts_of(to, mesh) >= parts_of(from, mesh);
+    const bool no_larger = !at(tasks_.states.from_states, t) && parts_of(to, mesh) >= parts_of(from, mesh);
     // If a framework keeps gathered activations, its backward pass does not gather them again.
-    const bool kept = stage_.in.hints.retained_bytes.contains("all_gather") &&
-                      stage_.phases.is_forward(phase) && stage_.tensor(t).role == ir::Role::activation;
+    const bool kept = stage_.in.hints.retained_bytes.contains("all_gather") && stage_.phases.is_forward(phase) &&
+                      stage_.tensor(t).role == ir::Role::activation;
     return partial || no_larger || kept;
   }
 
   // Gathers all parameters of a layer together for one pass.
   bool gather_group(TensorId t, int phase) {
-    if (!at(tasks_.states.alone, t)) return false;
+    if (!at(tasks_.states.from_states, t)) return false;
     const auto group = groups_.find({phase, layer_});
     if (group == groups_.end()) return false;
     Bucket all;
@@ -295,8 +297,8 @@ class Boxer {
 
   // Notes a partial result of the update that its kernels read in another layout.
   void note_sum(TensorId t) {
-    if (of(t).empty()) return;
-    const ValueId made = of(t).back();
+    if (values_of(t).empty()) return;
+    const ValueId made = values_of(t).back();
     if (!any_of(value(made).layout, [](sbp::Sbp s) { return s.is_partial(); })) return;
     for (OpId reader : stage_.readers(t))
       for (size_t i = 0; i < stage_.op(reader).inputs.size(); ++i)
@@ -336,14 +338,14 @@ class Boxer {
     task.writes = {pulled};
     out_->push_back(std::move(task));
     if (part == stage_.stored(t)) return;
-    of(t).clear();  // whole from now on
-    box(t, pulled, part, stage_.stored(t), phase);
+    values_of(t).clear();  // whole from now on
+    add_box(t, pulled, part, stage_.stored(t), phase);
   }
 
   const Stage& stage_;
   StageTasks& tasks_;
   std::map<std::pair<int, int>, std::vector<TensorId>> groups_;  // not gathered yet
-  std::vector<std::vector<ValueId>> of_;                         // by tensor: its values that may be read
+  std::vector<std::vector<ValueId>> readable_;                   // by tensor: its values that may be read
   std::vector<ValueId> made_;                                    // by tensor: the value made by its op
   Bucket sums_;                                                  // sums of the update that are not boxed yet
   std::vector<Task>* out_ = nullptr;

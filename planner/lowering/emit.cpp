@@ -189,7 +189,7 @@ class Emitter {
     registers_.add_outputs(actor, task.writes);
     ir::Attrs attrs = first.attrs;
     attrs["tensors"] = static_cast<int64_t>(task.ops.size());
-    attrs["copies"] = task.cast_at;
+    attrs["copies"] = task.update_of_copy;
     if (!task.casts.empty()) attrs["to"] = stage_.op(task.casts[0]).attrs.at("to");
     if (!task.copies.empty()) attrs["to"] = ir::to_text(stage_.tensor(value(task.copies[0]).t).type.dtype);
     actor.attrs = ir::complete(ir::op(actor.op), attrs);

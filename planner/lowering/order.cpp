@@ -60,7 +60,8 @@ class Orderer {
                                        [&](OpId o) { return is_alias(o); });
     const int phase = stage_.phase(ops[at]);
     if (next == ops.end() || stage_.phase(*next) != phase) return;
-    if (!any_of(stage_.op(*next).inputs, [&](TensorId t) { return stage_.read_again(t, phase); })) return;
+    if (!any_of(stage_.op(*next).inputs, [&](TensorId t) { return stage_.kept_from_forward(t, phase); }))
+      return;
     Task ahead{TaskKind::ahead, phase};
     ahead.ops = {*next, ops[at]};
     tasks_.passes.push_back(std::move(ahead));
@@ -71,7 +72,7 @@ class Orderer {
     for (OpId o = 0; o < stage_.ops(); ++o) {
       const ir::Op& op = stage_.op(o);
       if (stage_.site(o).run != Run::update || !stage_.here(o) || is_source(op) ||
-          at(states_.alone, op.outputs[0]))
+          at(states_.from_states, op.outputs[0]))
         continue;
       const auto update = ir::updates_of(op.type, op.attrs);
       if (update && stage_.in.hints.fused_optimizer) {
@@ -91,7 +92,7 @@ class Orderer {
   // Adds ops that depend on the states that `op` updates, except those already `made` with them.
   void after_update(const ir::Op& op, const std::vector<OpId>& made = {}) {
     for (TensorId t : op.outputs)
-      if (const TensorId state = at(states_.becomes, t); state >= 0) {
+      if (const TensorId state = at(states_.updated_state, t); state >= 0) {
         written_[state] = true;
         copy(state, made);
       }
@@ -116,14 +117,14 @@ class Orderer {
         task.casts.push_back(cast);
       else
         continue;
-      task.cast_at.push_back(static_cast<int64_t>(n));
+      task.update_of_copy.push_back(static_cast<int64_t>(n));
     }
     const std::vector<OpId> casts = task.casts;
     tasks_.updates.push_back(std::move(task));
     for (OpId o : ops) after_update(stage_.op(o), casts);
   }
 
-  TensorId updated_by(OpId update) const { return at(states_.becomes, stage_.op(update).outputs[0]); }
+  TensorId updated_by(OpId update) const { return at(states_.updated_state, stage_.op(update).outputs[0]); }
 
   // A weight whose norm is needed is read before its update, so nothing may read it afterwards in the same
   // step. If something else than the update's own cast would, the update writes a copy, which is read
@@ -189,7 +190,7 @@ void check_order(const Stage& stage, const StageTasks& tasks) {
     for (TensorId t : stage.op(o).inputs) {
       const OpId producer = stage.tensor(t).producer;
       const bool made_here = stage.here(producer) && !is_source(stage.op(producer));
-      if (made_here && !at(tasks.states.alone, t) && !at(done, producer))
+      if (made_here && !at(tasks.states.from_states, t) && !at(done, producer))
         throw Error::fault(stage.op(o).name, fmt::format("stands before {} is made", stage.tensor(t).name));
     }
   };

@@ -24,7 +24,7 @@ class Overlapper {
     for (Task& task : tasks_.passes) {
       if (task.kind == TaskKind::kernel) note_reader(task);
       if (task.kind == TaskKind::gather) order_gather(task);
-      if (task.kind == TaskKind::box && stage_.read_again(task.buckets[0][0].t, task.phase))
+      if (task.kind == TaskKind::box && stage_.kept_from_forward(task.buckets[0][0].t, task.phase))
         task.hold = Hold::first_step;
     }
   }

@@ -34,7 +34,7 @@ int Stage::phase(OpId o) const {
   return -1;
 }
 
-bool Stage::read_again(TensorId t, int in_phase) const {
+bool Stage::kept_from_forward(TensorId t, int in_phase) const {
   const OpId producer = tensor(t).producer;
   return phases.per_micro_batch(in_phase) && !phases.is_forward(in_phase) &&
          site(producer).run == Run::forward && site(producer).stage == index && !is_source(op(producer));

@@ -57,7 +57,7 @@ class Stage {
   int layer(ir::OpId o) const { return in.graph.in_layer(op(o)) ? op(o).layer : -1; }
   int layer_of(ir::TensorId t) const { return layer(tensor(t).producer); }
   // Whether this phase is a backward pass that reads a value made by the forward pass of this stage.
-  bool read_again(ir::TensorId t, int in_phase) const;
+  bool kept_from_forward(ir::TensorId t, int in_phase) const;
   // The layout in which a tensor goes to other stages. With scatter_gather, a tensor that all ranks of tp
   // hold is sent in equal parts, along the first axis that divides.
   sbp::NdSbp sent(ir::TensorId t) const;

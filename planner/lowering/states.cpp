@@ -40,19 +40,20 @@ class Sharder {
 
  private:
   void find_states() {
-    states_.becomes.assign(stage_.in.graph.tensors.size(), -1);
-    states_.alone.assign(stage_.in.graph.tensors.size(), false);
-    for (const ir::Update& update : stage_.in.graph.updates) at(states_.becomes, update.next) = update.state;
+    states_.updated_state.assign(stage_.in.graph.tensors.size(), -1);
+    states_.from_states.assign(stage_.in.graph.tensors.size(), false);
+    for (const ir::Update& update : stage_.in.graph.updates)
+      at(states_.updated_state, update.next) = update.state;
     for (OpId o = 0; o < stage_.ops(); ++o) {
-      const bool alone = stage_.op(o).is(ir::OpKind::parameter) ||
-                         (stage_.site(o).run == Run::update && is_made_of_states(o));
-      for (TensorId t : stage_.op(o).outputs) at(states_.alone, t) = alone;
+      const bool from_states = stage_.op(o).is(ir::OpKind::parameter) ||
+                               (stage_.site(o).run == Run::update && is_made_of_states(o));
+      for (TensorId t : stage_.op(o).outputs) at(states_.from_states, t) = from_states;
     }
   }
 
   bool is_made_of_states(OpId o) const {
     const std::vector<TensorId>& inputs = stage_.op(o).inputs;
-    return !inputs.empty() && !any_of(inputs, [&](TensorId t) { return !at(states_.alone, t); });
+    return !inputs.empty() && !any_of(inputs, [&](TensorId t) { return !at(states_.from_states, t); });
   }
 
   // A layer gathers all its parameters at once.
@@ -109,7 +110,7 @@ void check_states(const Stage& stage, const StageTasks& tasks) {
     if (value.layout == stage.stored(value.t)) at(kept, value.t) = true;
   for (OpId o = 0; o < stage.ops(); ++o)
     for (TensorId t : stage.op(o).outputs)
-      if (stage.here(o) && at(tasks.states.alone, t) && !at(kept, t))
+      if (stage.here(o) && at(tasks.states.from_states, t) && !at(kept, t))
         throw Error::fault(stage.name,
                            fmt::format("state {} is not declared as it is kept", stage.tensor(t).name));
   for (const Boxed& gather : tasks.states.gathers) {

@@ -13,6 +13,7 @@
 // Before insert_boxing, tasks only name ops and the tensors of their buckets; they read and write nothing.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -71,10 +72,10 @@ struct Task {
   int phase = -1;
   // One op. For update_all, all of its updates; for ahead, the reader and the op before which it requests.
   std::vector<ir::OpId> ops = {};
-  std::vector<ir::OpId> casts = {};  // for update_all: casts that it writes too
-  std::vector<ValueId> copies = {};  // or copies of weights in their own type, which later tasks read
-  ir::Shape cast_at = {};            // by cast or copy: the index in `ops` of its update
-  ir::TensorId t = -1;               // of load, pull, tied and keep
+  std::vector<ir::OpId> casts = {};          // for update_all: casts that it writes too
+  std::vector<ValueId> copies = {};          // or copies of weights in their own type, which later tasks read
+  std::vector<int64_t> update_of_copy = {};  // by cast or copy: the index in `ops` of its update
+  ir::TensorId t = -1;                       // of load, pull, tied and keep
   std::vector<Bucket> buckets = {};
   Label label = {};
   std::vector<ValueId> reads = {}, writes = {};
@@ -85,8 +86,8 @@ struct Task {
 
 // Tensors that live from step to step, found by the pass shard_states.
 struct States {
-  std::vector<ir::TensorId> becomes;                     // by tensor: the state whose next value it is, -1
-  std::vector<bool> alone;                               // by tensor: a state, or made only from states
+  std::vector<ir::TensorId> updated_state;               // by tensor: the state whose next value it is, -1
+  std::vector<bool> from_states;                         // by tensor: a state, or made only from states
   std::map<ir::TensorId, std::vector<ir::OpId>> copies;  // ops only on states, by first input
   Bucket gathers;                                        // once per step, after the update
   // In each pass: tensors that are gathered together, by phase and layer of their readers.

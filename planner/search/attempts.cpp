@@ -103,7 +103,7 @@ Attempt Attempts::attempt(Making making) {
 void Attempts::simulate(Made made, Attempt& attempt) {
   Candidate& candidate = made.candidate;
   ending_seconds_ = std::max(ending_seconds_, made.deaf_seconds);
-  measured_ = true;
+  measured_any_ = true;
   solved_ = std::max(solved_, candidate.found.solved);
   attempt.stage_bytes = candidate.stage_bytes;
   if (candidate.peak_bytes > limit_) {
@@ -113,7 +113,7 @@ void Attempts::simulate(Made made, Attempt& attempt) {
     return;
   }
   if (with_these_layouts(candidate) || (candidate.layouts && has_smaller(candidate))) {
-    attempt.does = true;
+    attempt.succeeded = true;
     return;
   }
   Oracle::Step step = oracle_.step(made.plan, candidate.job.cluster, look_);
@@ -123,18 +123,19 @@ void Attempts::simulate(Made made, Attempt& attempt) {
   candidate.plan = std::make_shared<ir::Plan>(std::move(made.plan));
   note_fastest(candidate);
   attempt.too_slow = options_.goal != Goal::time && candidate.seconds > options_.max_step_seconds;
-  attempt.does = !attempt.too_slow;
-  if (attempt.does) insert(std::move(candidate));
+  attempt.succeeded = !attempt.too_slow;
+  if (attempt.succeeded) insert(std::move(candidate));
 }
 
 Attempt Attempts::attempt_within(Candidate candidate, Making making, int most_tries) {
   Attempt last = attempt(std::move(making));
   const Move* const move = move_of(options_, "make-it-fit");
   if (!move) return last;
-  int64_t most = std::numeric_limits<int64_t>::max();  // by which it may be over: half of the previous excess
-  for (int tries = 1; tries < most_tries && outcome_.ended && last.excess > 0 && last.excess < most;
+  // Each try has to need less than half as many bytes too many as the one before it.
+  int64_t bound = std::numeric_limits<int64_t>::max();
+  for (int tries = 1; tries < most_tries && outcome_.ended && last.excess > 0 && last.excess < bound;
        ++tries) {
-    most = last.excess / 2;
+    bound = last.excess / 2;
     if (!candidate.job.train.recompute_layers.empty() && !candidate.layouts) {
       candidate.stage_bytes = last.stage_bytes;
       std::optional<Candidate> fewest = points_.with_fewest_recomputed(candidate);
@@ -205,7 +206,7 @@ void Attempts::insert(Candidate candidate) {
   for (size_t c = 1; c < best.size(); ++c) best[c].plan.reset();
 }
 
-void Attempts::settle_near_ties() {
+void Attempts::prefer_faster_among_equal() {
   std::vector<Candidate>& best = outcome_.best;
   if (best.empty()) return;
   const auto last = std::find_if(best.begin(), best.end(), [&](const Candidate& c) {
@@ -260,7 +261,8 @@ double Attempts::smallest_bytes() const {
 void Attempts::note_smallest(const Candidate& c) {
   if (static_cast<double>(c.peak_bytes) < smallest_bytes()) outcome_.smallest = c;
   if (c.estimated_bytes > 0 && !c.layouts)
-    too_low_ = std::max(too_low_, static_cast<double>(c.peak_bytes) / c.estimated_bytes);
+    memory_underestimate_ =
+        std::max(memory_underestimate_, static_cast<double>(c.peak_bytes) / c.estimated_bytes);
 }
 
 void Attempts::measure_smallest() {

@@ -4,7 +4,7 @@
 //
 //   Attempts attempts(options, oracle, points, limit, outcome);
 //   const Attempt one = attempts.attempt(attempts.begin(candidate));
-//   if (!one.does && one.excess > 0) ...  // its plan needs this many bytes too many
+//   if (!one.succeeded && one.excess > 0) ...  // its plan needs this many bytes too many
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 namespace boxcar::search {
 
 struct Attempt {
-  bool does = false;  // it is among the best, or a known one is equally good
+  bool succeeded = false;  // fits and keeps the limit of time, or a known one that does is equally good
   bool too_slow = false;
   double seconds = 0;                    // simulated; 0: not simulated
   int64_t excess = 0;                    // bytes by which its plan does not fit
@@ -48,8 +48,8 @@ class Attempts {
   void attempt_laid_out(const std::vector<Candidate>& candidates);
   // Tries the same plan with the fewest slots of values that move between queues and devices.
   void take_fewest_slots(Candidate candidate);
-  // Of the plans whose values a report would show as equal to the best, puts the fastest first.
-  void settle_near_ties();
+  // Puts the fastest first of those whose values a report would show as equal to the best.
+  void prefer_faster_among_equal();
   // Attempts the candidate even though the search was told to end.
   Attempt attempt_at_the_end(const Candidate& candidate);
 
@@ -70,8 +70,8 @@ class Attempts {
   void note_fastest(const Candidate& candidate);
 
   const std::optional<Error>& refused() const { return refused_; }
-  bool measured() const { return measured_; }
-  double too_low() const { return too_low_; }
+  bool measured_any() const { return measured_any_; }
+  double memory_underestimate() const { return memory_underestimate_; }
   int solved() const { return solved_; }
   int64_t limit() const { return limit_; }  // bytes of a device
 
@@ -87,14 +87,14 @@ class Attempts {
   Candidates& points_;
   const int64_t limit_;
   Outcome& outcome_;
-  Graphs graphs_{4};              // of candidates
-  std::optional<Error> refused_;  // why the last candidate without a plan has none
-  bool measured_ = false;         // whether the memory of any was
-  double too_low_ = 1;            // the largest factor by which estimates of memory were too low
-  int simulated_ = 0;             // plans
-  int solved_ = 0;                // nodes of the largest problem of layouts
-  double ending_seconds_ = 0;     // to end after go_on returns false, by the plans made so far
-  bool last_ = false;             // told to end, but tries one more
+  Graphs graphs_{4};                 // of candidates
+  std::optional<Error> refused_;     // why the last candidate without a plan has none
+  bool measured_any_ = false;        // whether any plan was made, which tells its memory
+  double memory_underestimate_ = 1;  // the largest factor by which a plan needed more than its estimate
+  int simulated_ = 0;                // plans
+  int solved_ = 0;                   // nodes of the largest problem of layouts
+  double ending_seconds_ = 0;        // to end after go_on returns false, by the plans made so far
+  bool last_ = false;                // told to end, but tries one more
   std::function<void()> look_;
   std::vector<Making> left_;  // waits, so it is destroyed before the graphs
 };

@@ -40,8 +40,8 @@ struct Estimated {
   int64_t over_memory = 0;         // of the others
   int64_t over_time = 0;           // of those that fit
   std::optional<Candidate> smallest, fastest;  // fastest: of those that fit
-  // Of those that do not fit: the smallest for each set of degrees, the smallest first, as many as may be
-  // laid out.
+  // The smallest point of each set of degrees among those that do not fit, the smallest first, as many as
+  // SearchOptions::simulate allows to try. Found layouts may make them fit.
   std::vector<Candidate> over_memory_least;
   std::optional<Error> unmeasured;  // why the last point without a small plan has none
 };

@@ -104,7 +104,7 @@ class DegreeChanges {
     std::set<decltype(kind(candidates_.front()))> done;
     for (const Candidate& c : candidates_)
       if (c.tried) done.insert(kind(c));
-    const double most = (1 + nearly) * attempts_.value(attempts_.best().front());
+    const double most = (1 + near_best) * attempts_.value(attempts_.best().front());
     size_t left = most_kinds;
     for (const Candidate& c : candidates_) {
       if (left == 0 || attempts_.asked_to_stop()) return;
@@ -246,7 +246,7 @@ class DegreeChanges {
   void change_a_little() {
     std::set<JobKey> starts;
     for (int left = most_changed; left > 0 && !attempts_.asked_to_stop();) {
-      const std::vector<Candidate> some = attempts_.hopeful(nearly, alike);
+      const std::vector<Candidate> some = attempts_.hopeful(near_best, most_of_degrees);
       const auto start = std::find_if(
           some.begin(), some.end(), [&](const Candidate& c) { return starts.insert(key_of(c.job)).second; });
       if (start == some.end()) return;
@@ -269,7 +269,7 @@ class DegreeChanges {
     const auto estimate = points_.one(job);
     const double best = std::max(attempts_.value(start), estimated(options_.goal, start));
     if (!estimate || estimate->estimated_bytes > static_cast<double>(attempts_.limit())) return {};
-    if (estimated(options_.goal, *estimate) > (1 + nearly) * best) return {};
+    if (estimated(options_.goal, *estimate) > (1 + near_best) * best) return {};
     Candidate other = anew(start);
     other.job = std::move(job);
     other.estimated_seconds = estimate->estimated_seconds;

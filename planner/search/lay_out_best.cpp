@@ -11,7 +11,7 @@ namespace boxcar::search {
 namespace {
 
 // The most that layouts can save: as a share of a step; as a share of a step's time beyond its kernels.
-constexpr double most_hope = 0.4, most_gained = 0.6;
+constexpr double most_saved = 0.4, most_saved_beyond_kernels = 0.6;
 constexpr double bound_by_kernels = 0.85;  // of the best step: above it, nothing can be saved
 // The most jobs that are laid out against their estimates: on meshes of several dimensions, over nodes.
 constexpr size_t most_of_several = 3, most_over_nodes = 3;
@@ -19,7 +19,7 @@ constexpr planner::MeshOrder tensor_outermost{planner::MeshAxis::cp, planner::Me
                                               planner::MeshAxis::dp, planner::MeshAxis::pp};
 constexpr int most_runs = 128;     // of a layer, in a step, on a device
 constexpr int most_solved = 1000;  // nodes of a problem that takes some ms; on one dimension 4 times as many
-constexpr size_t most_neighbours = 24;  // jobs tried that differ from the best found in one thing
+constexpr size_t most_found_changes = 24;  // candidates that change_found tries: other ways and other jobs
 
 bool has_layouts(const planner::Job& job) { return planner::mesh_of(job.parallel).devices() > 1; }
 
@@ -61,7 +61,7 @@ class LayOut {
     std::vector<Way> all{{Open::one, {}}};
     if (most != Open::one) all.push_back({most, {}});
     if (most == Open::one || is_short(job)) all.push_back({most, {0.1, 0}});
-    if (least_bytes_) all.push_back({most, {1, seconds_per_byte}});
+    if (least_bytes_) all.push_back({most, {1, bytes_first_weight}});
     return all;
   }
 
@@ -69,7 +69,7 @@ class LayOut {
   // in one way. Then tries the best result in all other ways.
   void lay_out_best() {
     const char* move = "lay-out-best";
-    for (const Candidate& c : attempts_.hopeful(most_hope, options_.lay_out)) {
+    for (const Candidate& c : attempts_.hopeful(most_saved, options_.lay_out)) {
       if (could_win(c)) lay_out_one(c, move);
       move = "lay-out-degrees";
     }
@@ -162,7 +162,7 @@ class LayOut {
   }
 
   bool could_win(const Candidate& c) const {
-    const double hoped = c.seconds - most_gained * (c.seconds - c.kernel_seconds);
+    const double hoped = c.seconds - most_saved_beyond_kernels * (c.seconds - c.kernel_seconds);
     return value_of(options_.goal, c.job, hoped, 0) <= attempts_.value(attempts_.best().front());
   }
 
@@ -171,17 +171,17 @@ class LayOut {
   // best of other degrees that are nearly equal.
   void change_found() {
     std::set<JobKey> starts;
-    for (size_t left = most_neighbours; !attempts_.asked_to_stop();) {
-      const std::vector<Candidate> some = attempts_.hopeful(nearly, 2 * alike);
+    for (size_t left = most_found_changes; !attempts_.asked_to_stop();) {
+      const std::vector<Candidate> some = attempts_.hopeful(near_best, 2 * most_of_degrees);
       const auto start = std::find_if(some.begin(), some.end(), [&](const Candidate& c) {
         return has_layouts(c.job) && starts.insert(key_of(c.job)).second;
       });
       if (start == some.end()) return;
       std::vector<Candidate> others;
-      Candidate recomputed = *start;
-      recomputed.move = move_of(options_, "other-ways");
+      Candidate same_job = *start;
+      same_job.move = move_of(options_, "other-ways");
       for (const Way& way : ways(start->job))
-        if (recomputed.move) lay_out(recomputed, way, others);
+        if (same_job.move) lay_out(same_job, way, others);
       const bool changes = start->layouts && is_short(start->job) && attempts_.solved() <= most_solved;
       if (changes && !least_bytes_)
         for (Candidate& other : changed(*start, MoveGroup::found)) {
@@ -206,7 +206,7 @@ class LayOut {
       if (!has_layouts(c.job) || !done.insert(degrees_of(c.job)).second) continue;
       Candidate small = c;
       small.move = move;
-      lay_out(small, {all_open(c.job).open, {1, seconds_per_byte}}, laid);
+      lay_out(small, {all_open(c.job).open, {1, bytes_first_weight}}, laid);
     }
     attempts_.attempt_laid_out(laid);
   }

@@ -8,7 +8,8 @@
 //
 // A move that changes a job needs only such a row: change_degrees.cpp and lay_out_best.cpp run the rows of a
 // group. The others have their own code there or in attempts.cpp and search.cpp, which checks whether the row
-// is on. docs/search.md lists the rows and the gain of each, measured by experiments/search/ablate.
+// is on. docs/search.md lists the rows and how much worse plans are without each, as far as
+// experiments/search/ablate has measured it.
 #pragma once
 
 #include <string>

@@ -25,10 +25,11 @@ void change_degrees(const Refinement& of);
 // tries other micro-batches and schedules of the results. For the least memory, does so for all degrees.
 void lay_out_best(const Refinement& of);
 
-constexpr double nearly = 0.1;  // counts as equal to the best by estimate, where estimates are poor
-constexpr int alike = 3;        // plans of the same degrees that are simulated, at most
+// Where estimates are poor: the share by which a candidate may be worse than the best and still be tried.
+constexpr double near_best = 0.1;
+constexpr int most_of_degrees = 3;  // plans of the same degrees that are simulated, at most
 
-// A price per byte above any time that layouts take.
-constexpr double seconds_per_byte = 1e-6;
+// A weight of memory, in s for each byte, above any time that layouts take: bytes come first.
+constexpr double bytes_first_weight = 1e-6;
 
 }  // namespace boxcar::search

@@ -23,11 +23,11 @@ namespace {
 
 using planner::Job;
 
-constexpr double memory_error = 0.25;  // like time_error, of an estimate of memory
-constexpr double short_error = 0.05;   // of an estimate of time of a short step
-constexpr double spread = 0.015;       // of the errors of estimates of long steps, after a few of them
-constexpr int few = 4;
-constexpr size_t most_ahead = 3;  // plans made before their turn
+constexpr double memory_error = 0.25;        // like time_error, of an estimate of memory
+constexpr double short_error = 0.05;         // of an estimate of time of a short step
+constexpr double long_error_spread = 0.015;  // of the errors of estimates of long steps
+constexpr int enough_long_steps = 4;         // simulated, to know the least of these errors
+constexpr size_t most_ahead = 3;             // plans made before their turn
 
 bool has_partial(const sbp::NdSbp& layout) {
   return std::any_of(layout.begin(), layout.end(), [](const sbp::Sbp& s) { return s.is_partial(); });
@@ -63,21 +63,22 @@ class Search {
     std::stable_sort(candidates_.begin(), candidates_.end(), [&](const Candidate& a, const Candidate& b) {
       return std::pair(estimated(a), a.estimated_seconds) < std::pair(estimated(b), b.estimated_seconds);
     });
-    if (cut_) quick_ones_first();
+    if (left_points_out_) quick_ones_first();
     try_candidates();
     take_best_estimate();
     lay_out_smallest();
     if (!outcome_.best.empty()) refine();
     close_gap();
-    attempts_.settle_near_ties();
-    if (cut_) outcome_.ended = false;
-    if (outcome_.best.empty() && attempts_.refused() && (attempts_.layouts_asked() || !attempts_.measured()))
+    attempts_.prefer_faster_among_equal();
+    if (left_points_out_) outcome_.ended = false;
+    if (outcome_.best.empty() && attempts_.refused() &&
+        (attempts_.layouts_asked() || !attempts_.measured_any()))
       throw *attempts_.refused();
     if (options_.goal == Goal::time)
       std::erase_if(outcome_.best, [&](const Candidate& c) { return c.seconds > options_.max_step_seconds; });
     else if (outcome_.best.empty() && outcome_.ended && outcome_.fastest)
       return in_least_time();
-    if (outcome_.best.empty() && outcome_.ended && says_what_would_do_) {
+    if (outcome_.best.empty() && outcome_.ended && proposes_changes_) {
       outcome_.alternatives = changes_that_do(
           on_gpus(job_, job_.cluster, job_.gpus), options_.described ? *options_.described : job_.cluster,
           fixed_, [&](const Job& job, const Fixed& fixed) { return fastest_of(job, fixed); });
@@ -100,7 +101,7 @@ class Search {
     change_degrees(of);
     lay_out_best(of);
     const size_t with_slots =
-        options_.goal == Goal::memory ? alike : 1;  // for other goals they make nothing faster
+        options_.goal == Goal::memory ? most_of_degrees : 1;  // for other goals they make nothing faster
     std::vector<Candidate> finalists = outcome_.best;
     if (finalists.size() > with_slots) finalists.resize(with_slots);
     for (Candidate& finalist : finalists) {
@@ -112,7 +113,7 @@ class Search {
   // If time is short: among the best by estimate, puts those first that are compiled and simulated soonest.
   void quick_ones_first() {
     const auto worse = [&](const Candidate& c) {
-      return estimated(c) > (1 + nearly) * estimated(candidates_.front());
+      return estimated(c) > (1 + near_best) * estimated(candidates_.front());
     };
     const auto acts = [](const Candidate& c) {
       const planner::Hints& h = c.job.parallel;
@@ -131,7 +132,7 @@ class Search {
     std::optional<Error> none;
     for (const int gpus : gpu_counts()) {
       Search search(on_gpus(job_, job_.cluster, gpus), fastest, oracle_);
-      search.says_what_would_do_ = gpus == job_.gpus && (!all || all->best.empty());
+      search.proposes_changes_ = gpus == job_.gpus && (!all || all->best.empty());
       try {
         Outcome one = search.run();
         all = all ? merged(std::move(*all), std::move(one), options_.goal) : std::move(one);
@@ -174,7 +175,7 @@ class Search {
     outcome_.dropped.clear();
     smallest_.clear();
     for (const int gpus : gpu_counts())
-      if (outcome_.ended && !cut_) add_candidates(on_gpus(job_, job_.cluster, gpus));
+      if (outcome_.ended && !left_points_out_) add_candidates(on_gpus(job_, job_.cluster, gpus));
   }
 
   void add_candidates(const Job& job) {
@@ -183,8 +184,8 @@ class Search {
       outcome_.points = points + more;
       outcome_.over_memory = over_memory + over;
       const bool any = any_fits || !candidates_.empty();
-      if (any && options_.more_points && !options_.more_points()) cut_ = true;
-      return attempts_.asked_to_stop() || cut_;
+      if (any && options_.more_points && !options_.more_points()) left_points_out_ = true;
+      return attempts_.asked_to_stop() || left_points_out_;
     };
     Estimated found = points_.of(job, fixed_, enough);
     outcome_.points = points + found.points;
@@ -205,11 +206,12 @@ class Search {
     const auto of_these = [&](const Candidate& c) -> int& { return done[degrees_of(c.job)]; };
     // Estimates of long steps err in one direction; simulated steps give the least error.
     double least_off = infinity;
-    int long_ones = 0;
+    int long_steps = 0;
     const auto too_much = [&](const Candidate& c) {
       if (outcome_.best.empty()) return false;
       double least = 1 / (1 + (is_short(c.job) ? std::max(error, short_error) : error));
-      if (!is_short(c.job) && long_ones >= few) least = std::max(least, least_off - spread);
+      if (!is_short(c.job) && long_steps >= enough_long_steps)
+        least = std::max(least, least_off - long_error_spread);
       return least * estimated(c) > attempts_.value(outcome_.best.front());
     };
     std::map<size_t, Making> begun;  // by candidate
@@ -219,7 +221,7 @@ class Search {
       if (!outcome_.ended || tried >= options_.simulate || too_much(candidate)) break;
       if (options_.goal != Goal::time && is_over(candidate.estimated_seconds, options_)) continue;
       auto making = begun.extract(c);
-      if (of_these(candidate) >= alike) {
+      if (of_these(candidate) >= most_of_degrees) {
         if (making) attempts_.leave(std::move(making.mapped()));
         continue;
       }
@@ -229,15 +231,15 @@ class Search {
       const double as_good = (1 + error) * estimated(candidate);
       for (size_t next = c + 1; next < candidates_.size() && begun.size() < most; ++next) {
         if (too_much(candidates_[next]) || estimated(candidates_[next]) > as_good) break;
-        if (of_these(candidates_[next]) + 1 < alike && !begun.count(next))
+        if (of_these(candidates_[next]) + 1 < most_of_degrees && !begun.count(next))
           begun.emplace(next, attempts_.begin(candidates_[next]));
       }
       const Attempt last = try_point(candidate, std::move(own));
-      of_these(candidate) += last.does ? 1 : 0;
-      tried += last.does || last.too_slow ? 1 : 0;
+      of_these(candidate) += last.succeeded ? 1 : 0;
+      tried += last.succeeded || last.too_slow ? 1 : 0;
       if (last.seconds == 0 || is_short(candidate.job) || options_.goal == Goal::memory) continue;
       least_off = std::min(least_off, last.seconds / candidate.estimated_seconds);
-      ++long_ones;
+      ++long_steps;
     }
     for (auto& [c, making] : begun) attempts_.leave(std::move(making));
   }
@@ -298,7 +300,7 @@ class Search {
     std::ranges::stable_sort(smallest_, {}, &Candidate::estimated_bytes);
     smallest_.insert(smallest_.begin(), outcome_.smallest);
     std::set<std::tuple<JobKey, Open, double>> tried;
-    const LayoutWeights bytes{1, seconds_per_byte};
+    const LayoutWeights bytes{1, bytes_first_weight};
     const auto lay_out = [&](const Candidate& small, Open open, LayoutWeights weights) {
       const bool enough = !none_fits() || tried.size() == static_cast<size_t>(options_.simulate);
       if (enough || planner::mesh_of(small.job.parallel).devices() == 1) return;
@@ -321,7 +323,7 @@ class Search {
   void take_best_estimate() {
     if (!outcome_.told_to_end() || !outcome_.best.empty()) return;
     for (size_t c = 0; c < candidates_.size() && c < static_cast<size_t>(options_.simulate); ++c)
-      if (attempts_.attempt_at_the_end(candidates_[c]).does) break;
+      if (attempts_.attempt_at_the_end(candidates_[c]).succeeded) break;
     outcome_.by_estimate = !outcome_.best.empty();
   }
 
@@ -346,7 +348,7 @@ class Search {
 
   // The fastest that fits and keeps the time, by estimate.
   std::optional<Candidate> fastest_of(const Job& job, const Fixed& fixed) {
-    points_.set_bytes(static_cast<double>(limit_) / attempts_.too_low());
+    points_.set_bytes(static_cast<double>(limit_) / attempts_.memory_underestimate());
     const auto enough = [&](int64_t, int64_t, bool) { return attempts_.asked_to_stop(); };
     std::optional<Candidate> fastest = points_.of(job, fixed, enough).fastest;
     if (fastest && fastest->estimated_seconds > options_.max_step_seconds) fastest.reset();
@@ -364,8 +366,8 @@ class Search {
   std::vector<Candidate> smallest_;  // of those that do not fit by estimate, for each number of GPUs
   std::vector<Candidate> candidates_;
   std::optional<Error> unmeasured_;  // why the last point without a small plan has none
-  bool says_what_would_do_ = true;   // if nothing fits
-  bool cut_ = false;                 // points were left out
+  bool proposes_changes_ = true;     // if nothing fits
+  bool left_points_out_ = false;     // for lack of time
 };
 
 }  // namespace

@@ -194,9 +194,9 @@ def launch_time(kernel, shared, resources, launch):
     times["cache"] = (memory + cached) / BANDWIDTH / CACHE
     resident = min(2048, 65536 // max(1, (resources["registers"] + 7) // 8 * 8) // block * block, 32 * block,
                    227 * 1024 // max(1, resources["shared"] + 1024) * block, max(1, threads / MULTIPROCESSORS))
-    in_flight = resident * max(c.in_flight for c in counts)
+    in_flight = resident * max(c.most_in_flight for c in counts)
     needed = LATENCY / CLOCK * BANDWIDTH / MULTIPROCESSORS
-    if any(c.in_flight for c in counts) and in_flight < needed and threads >= MULTIPROCESSORS * block:
+    if any(c.most_in_flight for c in counts) and in_flight < needed and threads >= MULTIPROCESSORS * block:
         times["waiting"] = times["bytes"] * needed / in_flight
     by_width = {}
     for c in counts:

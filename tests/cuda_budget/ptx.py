@@ -86,12 +86,12 @@ def width_of(kind):
 
 class Count:
     """What a thread did: instructions by unit; bytes and (address, width, loads) of accesses to global memory, in order;
-    the most bytes of loads that were under way before one of them was used; divisions by whole numbers; accesses to
+    the most bytes of loads that were in flight before one of them was used; divisions by whole numbers; accesses to
     local memory; called functions."""
 
     def __init__(self):
         self.units = dict.fromkeys(UNITS, 0.0)
-        self.accesses, self.in_flight, self.under_way = [], 0, 0
+        self.accesses, self.most_in_flight, self.in_flight = [], 0, 0
         self.divisions, self.divisions64, self.local, self.calls = 0, 0, 0, 0
 
     @property
@@ -176,7 +176,7 @@ class Kernel:
             if operand in regs:
                 if operand in pending:
                     pending.clear()
-                    count.under_way = 0
+                    count.in_flight = 0
                 return regs[operand]
             if operand[0] == "%":
                 return special.get(operand, 0)
@@ -270,8 +270,8 @@ class Kernel:
                     if where < PARAM and name != "atom":
                         for register in loaded:
                             pending[register] = True
-                        count.under_way += size * len(values)
-                        count.in_flight = max(count.in_flight, count.under_way)
+                        count.in_flight += size * len(values)
+                        count.most_in_flight = max(count.most_in_flight, count.in_flight)
                 else:
                     for v, register in enumerate(values):
                         bits = value(register, kind)

@@ -75,7 +75,7 @@ class Counter(unittest.TestCase):
                          [(0, 16, True), (4096, 4, True), (16, 16, True), (4112, 4, True), (0, 4, False)])
 
     def test_loads_are_in_flight_until_one_is_used(self):
-        self.assertEqual(self.run_loop(4).in_flight, 20)
+        self.assertEqual(self.run_loop(4).most_in_flight, 20)
 
     def test_bits_are_inserted_and_combined(self):
         text = LOOP.replace("mul.wide.u32 %rd2, %r2, 16;", "bfi.b32 %r9, %r2, 3, 4, 27; lop3.b32 %r8, %r9, 8, 0, 0xfc;"

@@ -210,11 +210,11 @@ TEST_F(GpuFaults, TheActOfAGraphThatIsNamedIsNotOver) {
   const std::unique_ptr<Recording> step = recorder.stop();
   step->prepare({});
   step->launch();
-  EXPECT_EQ(recorder.under_way("two"), "b in two");
+  EXPECT_EQ(recorder.act_in_flight("two"), "b in two");
   waits.abort("device 5: out of range");
   error_of([&] { step->finish(); }, Exit::fault);
-  EXPECT_EQ(recorder.under_way("two"), "c in two");
-  EXPECT_EQ(recorder.under_way(), "a in one");
+  EXPECT_EQ(recorder.act_in_flight("two"), "c in two");
+  EXPECT_EQ(recorder.act_in_flight(), "a in one");
   ends = true;
 }
 

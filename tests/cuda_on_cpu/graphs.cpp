@@ -20,13 +20,13 @@ struct GraphRun {
   std::vector<bool> done, begun;  // by node
   std::vector<Running> states;
   size_t left = 0;
-  int under_way = 0;
+  int in_flight = 0;
 };
 
 // Whether a node may be polled: all before it is done, and it has begun, or one more may.
 bool may_run(const CUgraphExec_st& exec, const GraphRun& run, size_t n) {
   const std::set<size_t>& after = exec.nodes[n].after;
-  return !run.done[n] && (run.begun[n] || run.under_way < state().machine.branches) &&
+  return !run.done[n] && (run.begun[n] || run.in_flight < state().machine.branches) &&
          std::all_of(after.begin(), after.end(), [&](size_t a) { return run.done[a]; });
 }
 
@@ -44,7 +44,7 @@ cudaError_t refused_by(const std::shared_ptr<Capture>& capture, cudaError_t erro
 }
 
 // Dependencies alone decide: every second run takes the newest runnable act, otherwise the oldest; with a
-// seed any. An act that still waits lets others go first, as many as may be under way.
+// seed any. An act that still waits lets others go first, as many as may be in flight.
 bool run_graph(CUgraphExec_st& exec, Kept& kept) {
   const size_t nodes = exec.nodes.size();
   if (!kept) {
@@ -61,10 +61,10 @@ bool run_graph(CUgraphExec_st& exec, Kept& kept) {
       if (!waits[n] && may_run(exec, run, n)) next.push_back(n);
     if (next.empty()) return false;
     const size_t n = state().machine.seed >= 0 ? next[state().drawn() % next.size()] : next.back();
-    if (!run.begun[n]) run.begun[n] = true, ++run.under_way;
+    if (!run.begun[n]) run.begun[n] = true, ++run.in_flight;
     const bool over = poll(exec.nodes[n].put, run.states[n]);
     (over ? run.done : waits)[n] = true;
-    if (over) --run.left, --run.under_way;
+    if (over) --run.left, --run.in_flight;
   }
   return true;
 }

@@ -27,8 +27,8 @@ class Crash : public testing::Test {
     std::mt19937_64 random(61);
     const ir::models::Transformer model = random_model(random, backends::host::Architecture::gpt2);
     for (int64_t step = 0; step < 6; ++step) checkpoints_.push_back(checkpoint(random, model, step));
-    again_ = checkpoint(random, model, 1);  // another version of an existing step
-    again_.state.samples = 77;
+    replacement_ = checkpoint(random, model, 1);  // another version of an existing step
+    replacement_.state.samples = 77;
   }
 
   static Checkpoint checkpoint(std::mt19937_64& random, const ir::models::Transformer& model, int64_t step) {
@@ -90,7 +90,7 @@ class Crash : public testing::Test {
   const TemporaryFolder disk_, crashed_;
   std::string name_ = "out";
   std::vector<Checkpoint> checkpoints_;
-  Checkpoint again_;
+  Checkpoint replacement_;
   std::set<size_t> seen_;
 };
 
@@ -122,9 +122,9 @@ TEST_F(Crash, WhereOlderOnesAreRemoved) {
 TEST_F(Crash, WhereACheckpointIsReplaced) {
   write(at(1));
   const Disk disk(disk_.path());
-  const auto calls = recorded(again_);
+  const auto calls = recorded(replacement_);
   if (!calls) GTEST_SKIP() << "tracing is not allowed here";
-  expect_survives(disk, *calls, &at(1), &again_);
+  expect_survives(disk, *calls, &at(1), &replacement_);
 }
 
 // A writer killed at any moment, another that begins where it stopped, and a crash at any moment of the
@@ -162,10 +162,10 @@ class CrashAfterAKill : public Crash {
 
 TEST_F(CrashAfterAKill, OfTheFirstCheckpoint) { expect_survives(nullptr, at(0), at(1), 10); }
 TEST_F(CrashAfterAKill, OfTheNextCheckpoint) { expect_survives(&at(1), at(2), at(3), 10); }
-TEST_F(CrashAfterAKill, WhereACheckpointIsReplaced) { expect_survives(&at(1), again_, at(2), 10); }
+TEST_F(CrashAfterAKill, WhereACheckpointIsReplaced) { expect_survives(&at(1), replacement_, at(2), 10); }
 TEST_F(CrashAfterAKill, LongOfTheFirstCheckpoint) { expect_survives(nullptr, at(0), at(1), 1); }
 TEST_F(CrashAfterAKill, LongOfTheNextCheckpoint) { expect_survives(&at(1), at(2), at(3), 1); }
-TEST_F(CrashAfterAKill, LongWhereACheckpointIsReplaced) { expect_survives(&at(1), again_, at(2), 1); }
+TEST_F(CrashAfterAKill, LongWhereACheckpointIsReplaced) { expect_survives(&at(1), replacement_, at(2), 1); }
 
 // Any other file has its old or its new contents.
 TEST_F(Crash, OfAFileThatIsReplaced) {
