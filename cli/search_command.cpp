@@ -298,10 +298,8 @@ std::vector<const search::Candidate*> runners_up(const std::vector<search::Candi
   return some;
 }
 
-int run(const SearchArguments& arguments, Extent extent) {
-  const Clock::time_point start = Clock::now();
-  const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  const GivenKeys asked = arguments.job.given();
+// The jobs that the flags ask for, on the cluster as the flags change it.
+std::vector<OpenJob> jobs_of(const SearchArguments& arguments, const GivenKeys& asked) {
   std::vector<OpenJob> jobs = open_jobs(asked, arguments.max_stack);
   for (OpenJob& one : jobs) {
     backends::Cluster& cluster = one.request.job.cluster;
@@ -309,54 +307,63 @@ int run(const SearchArguments& arguments, Extent extent) {
     for (const std::string& text : arguments.stragglers) slow_down(cluster, text);
     cluster.price_per_gpu_hour = arguments.price.value_or(cluster.price_per_gpu_hour);
   }
-  Request request = jobs.front().request;
-  search::SearchOptions options = jobs.front().options;
+  return jobs;
+}
+
+// The input that all searches of a command have in common.
+struct Searches {
+  std::vector<OpenJob> jobs;  // by precision
+  search::SearchOptions options;
+  std::vector<search::Goal> front_goals;
+  double budget_seconds = 0;
+};
+
+// Throws Error (bad input).
+Searches searches_of(const SearchArguments& arguments, const GivenKeys& asked) {
+  Searches all{jobs_of(arguments, asked), {}, {}, 0};
+  const planner::Job& job = all.jobs.front().request.job;
+  search::SearchOptions& options = all.options;
+  options = all.jobs.front().options;
   options.partial = !arguments.no_partial;
   options.both = arguments.both;
   for (const std::string& pin : arguments.pins) options.pins.push_back(search::parse_pin(pin));
-  if (request.job.global_batch == 0)
+  if (job.global_batch == 0)
     throw Error::input("train.global_batch", "missing; give it in the job file or as --global-batch");
-  TimeBudget budget(seconds_of("--budget", arguments.budget), passed);
+  all.budget_seconds = seconds_of("--budget", arguments.budget);
   options.goal = objective_of("--objective", arguments.objective);
-  const std::vector<search::Goal> goals = objectives_of(arguments.pareto);
-  const bool costs =
-      options.goal == search::Goal::cost || std::count(goals.begin(), goals.end(), search::Goal::cost) > 0;
-  if (costs && request.job.cluster.price_per_gpu_hour <= 0)
-    throw Error::input("--price",
-                       fmt::format("missing; {} has no price_per_gpu_hour", request.job.cluster.name));
+  all.front_goals = objectives_of(arguments.pareto);
+  const bool costs = options.goal == search::Goal::cost ||
+                     std::count(all.front_goals.begin(), all.front_goals.end(), search::Goal::cost) > 0;
+  if (costs && job.cluster.price_per_gpu_hour <= 0)
+    throw Error::input("--price", fmt::format("missing; {} has no price_per_gpu_hour", job.cluster.name));
   options.max_step_seconds = seconds_of("--max-step-time", arguments.max_step_time);
-  if (arguments.sensitivity) check_sensitivity(arguments, options.goal, jobs.size());
-  std::optional<Progress> progress(std::in_place);
-  std::string part;  // of a search that consists of several
-  options.memory_bytes = memory_of(arguments.memory, request.job.cluster.device);
+  if (arguments.sensitivity) check_sensitivity(arguments, options.goal, all.jobs.size());
+  options.memory_bytes = memory_of(arguments.memory, job.cluster.device);
   options.simulate = arguments.simulate;
   set_effort(arguments.effort, options);
   options.threads = arguments.threads;
   for (const std::string& name : arguments.without_moves)
     options.without_moves.insert(search::move_named(name).name);
-  options.go_on = [&](const search::Progress& p) {
-    progress->part(
-        fmt::format("{}{} points, {} over memory, {} simulated{}", part, p.points, p.over_memory, p.simulated,
-                    p.best_seconds > 0 ? ", best " + ir::format_seconds(p.best_seconds) : ""),
-        std::chrono::minutes(1));
-    budget.keep((1 + for_report) * p.ending_seconds);
-    return interrupted == 0 && !budget.is_spent();
-  };
-  options.more_points = [&] { return !budget.is_spent(for_points); };
-  check_apart({{"JOB.yaml", arguments.job.file()}, {"--output", arguments.out}});
-  if (!arguments.out.empty()) check_writable(arguments.out);
-  if (extent == Extent::reading) return 0;
-  tell_stack(asked, arguments.max_stack);
-  interrupted = 0;
-  std::signal(SIGINT, interrupt);
+  return all;
+}
+
+SearchReport empty_report(const SearchArguments& arguments, const Searches& searches) {
   SearchReport r;
-  r.memory_limit_bytes = options.memory_bytes;
-  r.goal = options.goal;
-  r.max_step_seconds = options.max_step_seconds;
-  r.precisions = jobs.size() > 1;
-  r.recompute_given = options.pinned.contains("recompute");
+  r.memory_limit_bytes = searches.options.memory_bytes;
+  r.goal = searches.options.goal;
+  r.max_step_seconds = searches.options.max_step_seconds;
+  r.precisions = searches.jobs.size() > 1;
+  r.recompute_given = searches.options.pinned.contains("recompute");
   r.explain_moves = arguments.explain_moves;
-  r.front_goals = goals;
+  r.front_goals = searches.front_goals;
+  return r;
+}
+
+// Searches each precision: for the objective, whose outcome goes into the report, then for the front's other
+// goals and at limits of memory, whose candidates are returned. Sets the options that each job has of its
+// own.
+std::vector<search::Candidate> search_all(const std::vector<OpenJob>& jobs, search::SearchOptions& options,
+                                          TimeBudget& budget, bool json, SearchReport& r) {
   std::vector<search::Candidate> simulated;
   for (const OpenJob& one : jobs) {
     const planner::Job& job = one.request.job;
@@ -364,7 +371,7 @@ int run(const SearchArguments& arguments, Extent extent) {
     options.described = as_described(one.request);
     options.described->price_per_gpu_hour = job.cluster.price_per_gpu_hour;
     budget.begin_share(static_cast<size_t>(&jobs.back() - &one) + 1);
-    search::Outcome outcome = outcome_of(job, options, one.given, r, arguments.json);
+    search::Outcome outcome = outcome_of(job, options, one.given, r, json);
     const bool first = &one == &jobs.front();
     r.outcome = first ? std::move(outcome) : search::merged(std::move(r.outcome), std::move(outcome), r.goal);
     const auto add = [&](search::SearchOptions other) {
@@ -385,9 +392,70 @@ int run(const SearchArguments& arguments, Extent extent) {
       add(std::move(other));
     }
   }
+  return simulated;
+}
+
+[[noreturn]] void throw_why_none(const SearchReport& r, bool json) {
+  const std::string why = why_none(r);
+  if (json) print(to_json(r, why));
+  std::string line;
+  for (std::istringstream lines(left_out_text(r.outcome)); std::getline(lines, line);) tell(line.substr(2));
+  throw Error::cannot_run("", why);
+}
+
+void tell_without_effect(const GivenKeys& asked, const search::Candidate& best, bool both) {
+  for (const std::string& text : without_effect(asked, best.job, true))
+    if (!best.layouts || !text.starts_with("--zero:")) tell(text);  // found layouts shard over tp too
+  if (const planner::Mesh mesh = planner::mesh_of(best.job.parallel); both && mesh.dims() != 2)
+    tell(fmt::format("--both-dimensions: has no effect unless a stage's mesh has two dimensions (it has {})",
+                     mesh.dims() == 0 ? "none" : fmt::format("{}", fmt::join(mesh.names, ", "))));
+}
+
+// The best candidate's plan, which says in its labels what it was compared with.
+ir::Plan labelled_plan(const SearchReport& r, const Request& request,
+                       const std::vector<SimulatedPlan>& compared) {
+  const search::Candidate& best = r.outcome.best.front();
+  ir::Plan plan = best.plan ? std::move(*best.plan) : search::plan_of(best);
+  plan.labels = labels_of(request);
+  if (best.layouts) search::add_labels(*best.layouts, plan.labels);
+  add_labels(compared, plan.labels);
+  int place = 0;
+  for (const search::Candidate* c : runners_up(r.outcome.best))
+    plan.labels[fmt::format("{}{}", explain::runner_up, ++place)] =
+        fmt::format("{}: {}", against(r.goal, *c, best),
+                    flags_of(c->job, r.precisions) + (c->layouts ? ", layouts found" : ""));
+  return plan;
+}
+
+int run(const SearchArguments& arguments, Extent extent) {
+  const Clock::time_point start = Clock::now();
+  const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  const GivenKeys asked = arguments.job.given();
+  Searches searches = searches_of(arguments, asked);
+  search::SearchOptions& options = searches.options;
+  TimeBudget budget(searches.budget_seconds, passed);
+  std::optional<Progress> progress(std::in_place);
+  std::string part;  // of a search that consists of several
+  options.go_on = [&](const search::Progress& p) {
+    progress->part(
+        fmt::format("{}{} points, {} over memory, {} simulated{}", part, p.points, p.over_memory, p.simulated,
+                    p.best_seconds > 0 ? ", best " + ir::format_seconds(p.best_seconds) : ""),
+        std::chrono::minutes(1));
+    budget.keep((1 + for_report) * p.ending_seconds);
+    return interrupted == 0 && !budget.is_spent();
+  };
+  options.more_points = [&] { return !budget.is_spent(for_points); };
+  check_apart({{"JOB.yaml", arguments.job.file()}, {"--output", arguments.out}});
+  if (!arguments.out.empty()) check_writable(arguments.out);
+  if (extent == Extent::reading) return 0;
+  tell_stack(asked, arguments.max_stack);
+  interrupted = 0;
+  std::signal(SIGINT, interrupt);
+  SearchReport r = empty_report(arguments, searches);
+  std::vector<search::Candidate> simulated = search_all(searches.jobs, options, budget, arguments.json, r);
   if (arguments.sensitivity && !r.outcome.best.empty())
-    r.sensitivity =
-        sensitivity_of(jobs.front().request, options, r, [&](const std::string& now) { part = now; });
+    r.sensitivity = sensitivity_of(searches.jobs.front().request, options, r,
+                                   [&](const std::string& now) { part = now; });
   std::signal(SIGINT, SIG_DFL);
   progress.reset();
   const std::vector<SimulatedPlan> compared = compared_plans({&r.outcome.best, &simulated}, r.precisions);
@@ -396,32 +464,17 @@ int run(const SearchArguments& arguments, Extent extent) {
     r.front = search::pareto_front(std::move(simulated), r.front_goals);
   }
   if (r.outcome.best.empty()) {
-    std::string line;
-    const std::string why = why_none(r);
     r.wall_seconds = passed();
-    if (arguments.json) print(to_json(r, why));
-    for (std::istringstream lines(left_out_text(r.outcome)); std::getline(lines, line);) tell(line.substr(2));
-    throw Error::cannot_run("", why);
+    throw_why_none(r, arguments.json);
   }
 
   const search::Candidate& best = r.outcome.best.front();
+  Request request = searches.jobs.front().request;
   request.job = best.job;
-  for (const std::string& text : without_effect(asked, best.job, true))
-    if (!best.layouts || !text.starts_with("--zero:")) tell(text);  // found layouts shard over tp too
-  if (const planner::Mesh mesh = planner::mesh_of(best.job.parallel); options.both && mesh.dims() != 2)
-    tell(fmt::format("--both-dimensions: has no effect unless a stage's mesh has two dimensions (it has {})",
-                     mesh.dims() == 0 ? "none" : fmt::format("{}", fmt::join(mesh.names, ", "))));
-  ir::Plan plan = best.plan ? std::move(*best.plan) : search::plan_of(best);
-  plan.labels = labels_of(request);
-  if (best.layouts) search::add_labels(*best.layouts, plan.labels);
+  tell_without_effect(asked, best, options.both);
+  const ir::Plan plan = labelled_plan(r, request, compared);
   if (arguments.no_partial && !r.outcome.told_to_end())
     r.partial_seconds = with_partial(best, [&] { return budget.is_spent(); });
-  add_labels(compared, plan.labels);
-  int place = 0;
-  for (const search::Candidate* c : runners_up(r.outcome.best))
-    plan.labels[fmt::format("{}{}", explain::runner_up, ++place)] =
-        fmt::format("{}: {}", against(r.goal, *c, best),
-                    flags_of(c->job, r.precisions) + (c->layouts ? ", layouts found" : ""));
   if (!arguments.out.empty()) write_file(arguments.out, [&](std::ostream& out) { out << ir::to_text(plan); });
   const auto& result = std::any_cast<const sim::Result&>(best.record);
   r.best = explain::report(plan, request.job.cluster, planner::memory_use(plan), result);
