@@ -442,6 +442,7 @@ Request request_of(const GivenKeys& given, bool searched = false) {
     backends::put_framework(request.job.cluster, framework);
     keep_free(request.job.cluster.device, request.memory_margin);
     hints.retained_bytes = request.job.cluster.framework->retained_bytes;
+    hints.gathered_stay = request.job.cluster.framework->gathered_stay;
     hints.keeps_float8 = backends::keeps_float8(request.job.cluster);
   });
   return request;

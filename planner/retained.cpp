@@ -56,6 +56,7 @@ void keep_operands_in_float8(ir::Program& program) {
 
 void keep_as_here(Hints& hints) {
   hints.retained_bytes.clear();
+  hints.gathered_stay = false;
   hints.keeps_float8 = false;
 }
 

@@ -80,7 +80,8 @@ struct Framework {
   // before sequences there. By tensor: how often it is copied, part by part, after it has been gathered.
   std::map<std::string, double> batch_copies, gather_copies;
   std::map<std::string, double> retained_bytes;  // by op: times the bytes of its output that stay with it
-  std::map<std::string, std::string> defaults;   // of job keys by path, if a job does not set them
+  bool gathered_stay = false;  // activations that a forward pass gathers are not gathered again
+  std::map<std::string, std::string> defaults;  // of job keys by path, if a job does not set them
   // Values of job keys, by path, that a search uses instead of a slower default, if a flag of the framework
   // allows it.
   std::map<std::string, std::string> searched_as;
@@ -142,6 +143,7 @@ void visit(Visitor& v, Framework& f) {
   v.number("fragmentation", 0, 0.9, f.fragmentation);
   v.optional("allocator", f.allocator, [&](CachingAllocator& allocator) { visit(v, allocator); });
   v.names("retained_bytes", 0, 100, f.retained_bytes);
+  v.flag("gathered_stay", f.gathered_stay);
   v.texts("defaults", f.defaults);
   v.texts("searched_as", f.searched_as);
   v.texts("runs", f.runs);

@@ -271,7 +271,7 @@ class Boxer {
     const bool partial = any_of(from, [](sbp::Sbp s) { return s.is_partial(); });
     const bool no_larger = !at(tasks_.states.from_states, t) && parts_of(to, mesh) >= parts_of(from, mesh);
     // If a framework keeps gathered activations, its backward pass does not gather them again.
-    const bool kept = stage_.in.hints.retained_bytes.contains("all_gather") && stage_.phases.is_forward(phase) &&
+    const bool kept = stage_.in.hints.gathered_stay && stage_.phases.is_forward(phase) &&
                       stage_.tensor(t).role == ir::Role::activation;
     return partial || no_larger || kept;
   }

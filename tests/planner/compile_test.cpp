@@ -248,7 +248,7 @@ TEST(Compile, GatheredOperandsMayStay) {
   Job job = small_job(1, 2, 1, 1, 1);
   job.parallel.sequence_parallel = true;
   EXPECT_THAT(communication(plan_of(job), 0, "B0"), testing::HasSubstr("h0.ln1.all_gather"));
-  job.parallel.retained_bytes["all_gather"] = 1;
+  job.parallel.gathered_stay = true;
   const ir::Plan plan = plan_of(job);
   EXPECT_THAT(communication(plan, 0, "F0"), testing::HasSubstr("h0.ln1.all_gather tp 256\n"));
   EXPECT_THAT(communication(plan, 0, "B0"), testing::Not(testing::HasSubstr("h0.ln1.all_gather")));
