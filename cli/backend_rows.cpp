@@ -72,6 +72,13 @@ std::vector<std::string> backend_names() {
   return names;
 }
 
+std::string gpu_backend_names() {
+  std::vector<std::string> names;
+  for (const BackendRow& row : backend_rows())
+    if (row.gpus) names.push_back(row.name);
+  return fmt::format("{}", fmt::join(names, " or "));
+}
+
 const BackendRow& backend_row(const std::string& name) {
   for (const BackendRow& row : backend_rows())
     if (row.name == name) return row;

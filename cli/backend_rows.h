@@ -39,6 +39,8 @@ struct BackendRow {
 
 const std::vector<BackendRow>& backend_rows();
 std::vector<std::string> backend_names();
+// "cuda": the names of those whose devices have memory of their own, with "or" between them.
+std::string gpu_backend_names();
 // Throws Error (bad input) at --backend for an unknown name.
 const BackendRow& backend_row(const std::string& name);
 

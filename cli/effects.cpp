@@ -16,10 +16,11 @@ namespace {
 // A key, and the jobs in which it has an effect.
 struct Effect {
   const char* path;
-  bool (*has)(const planner::Job&);
-  const char* unless = nullptr;   // for messages; null for an optimizer's number: the optimizers that use it
-  const char* decides = nullptr;  // a key that a search may choose, on which `has` depends
-  bool so_anyway = false;         // accepted without an effect, which without_effect() reports
+  bool (*applies)(const planner::Job&);
+  // The condition in words, for messages; null for an optimizer's number: the optimizers that use it.
+  const char* condition = nullptr;
+  const char* depends_on = nullptr;  // a key that a search may choose, on which `applies` depends
+  bool only_reported = false;        // accepted without an effect, which without_effect() reports
 };
 
 bool may_shard(const planner::Job& job) { return planner::shards_of(job.parallel) > 1; }
@@ -35,14 +36,16 @@ bool is_selective(const planner::Job& job) {
   return job.train.recompute == ir::Recompute::selective ||
          job.train.recompute_others == ir::Recompute::selective;
 }
-// For other modules that are absent, their own key reports it.
-bool selects_absent_core(const planner::Job& job) {
-  return job.train.recompute == ir::Recompute::selective && !selects_something(job) &&
-         job.train.recompute_modules == std::set{ir::Module::core_attn};
+// Whether the model has the attention's core, if that alone is recomputed. For other modules that are absent,
+// their own key reports it.
+bool finds_core(const planner::Job& job) {
+  const bool only_core = job.train.recompute == ir::Recompute::selective &&
+                         job.train.recompute_modules == std::set{ir::Module::core_attn};
+  return !only_core || selects_something(job);
 }
 bool recomputes(const planner::Job& job) { return job.train.recompute != ir::Recompute::none; }
-bool is_no_idle_recompute(const planner::Job& job) { return job.model.graph() || !selects_absent_core(job); }
-bool marks_core(const planner::Job& job) { return !job.model.graph() || !selects_absent_core(job); }
+bool finds_built_core(const planner::Job& job) { return job.model.graph() || finds_core(job); }
+bool finds_marked_core(const planner::Job& job) { return !job.model.graph() || finds_core(job); }
 bool recomputes_layers(const planner::Job& job) { return job.train.recompute == ir::Recompute::full; }
 bool recomputes_some(const planner::Job& job) { return !job.train.recompute_layers.empty(); }
 bool may_be_selective(const planner::Job& job) { return recomputes_layers(job) && selects_something(job); }
@@ -61,9 +64,12 @@ bool has_experts(const planner::Job& job) { return ir::models::experts(job.model
 bool uses(const planner::Job& job, const char* number) {
   return ir::has_number(ir::row_of(job.train.optimizer), number);
 }
-bool clips(const planner::Job& job) { return job.train.clip_norm == 0 || !job.train.off.contains("clip"); }
+bool may_clip(const planner::Job& job) {
+  const bool is_off = job.train.off.contains("clip");
+  return job.train.clip_norm == 0 || !is_off;
+}
 bool keeps_moments(const planner::Job& job) { return ir::chooses_moments(job.train); }
-// Without the flag true: the model's graph is built to know.
+// True if sparse tables are not asked for, since the model's graph has to be built to know.
 bool has_table(const planner::Job& job) {
   return !job.train.sparse_tables ||
          ir::has_sparse_table(ir::models::build(job.model, std::max<int64_t>(1, job.global_batch)));
@@ -77,10 +83,10 @@ bool uses_trust_coefficient(const planner::Job& job) { return uses(job, "trust_c
 constexpr Effect effects[] = {
     {"parallel.zero", may_shard, "dp or context_parallel is 2 or more", nullptr, true},
     {"parallel.sequence_parallel", splits_tensors, "tp is 2 or more", nullptr, true},
-    {"parallel.recompute", is_no_idle_recompute,
+    {"parallel.recompute", finds_built_core,
      "attention is unfused (attention as one kernel keeps nothing that selective could compute again)",
      nullptr, true},
-    {"parallel.recompute", marks_core, "ops of the graph are marked core", nullptr, true},
+    {"parallel.recompute", finds_marked_core, "ops of the graph are marked core", nullptr, true},
     {"parallel.fsdp_group", shards, "zero is 1, 2 or 3", "parallel.zero"},
     {"parallel.recompute_modules", is_selective, "recompute is selective", "parallel.recompute"},
     {"parallel.recompute_modules", selects_something, "the model has such a part", nullptr},
@@ -102,7 +108,7 @@ constexpr Effect effects[] = {
     {"model.rotary_base", has_rotary, "position is rotary"},
     {"model.qkv_bias", has_no_bias, "bias is false"},
     {"train.routing_skew", has_experts, "the model has experts"},
-    {"train.clip_norm", clips, "off leaves clip in"},
+    {"train.clip_norm", may_clip, "off leaves clip in"},
     {"train.momentum", uses_momentum},
     {"train.beta1", uses_beta1},
     {"train.beta2", uses_beta2},
@@ -117,25 +123,25 @@ const Given* asked(const GivenKeys& given, const Effect& effect) {
   Request request;
   set(request, effect.path, found->second);
   const Key& key = key_at(effect.path);
-  return get(key, request) == get(key, Request{}) ? nullptr : &found->second;
+  return text_of(key, request) == text_of(key, Request{}) ? nullptr : &found->second;
 }
 
-std::string text_of(const Effect& effect) {
-  std::string unless = effect.unless ? effect.unless : "";
-  if (unless.empty())
+std::string no_effect_text(const Effect& effect) {
+  std::string condition = effect.condition ? effect.condition : "";
+  if (condition.empty())
     for (const ir::OptimizerRow& row : ir::optimizer_rows())
       if (ir::has_number(row, key_at(effect.path).name))
-        unless += (unless.empty() ? "optimizer is " : " or ") + std::string(row.name);
-  return "has no effect unless " + unless;
+        condition += (condition.empty() ? "optimizer is " : " or ") + std::string(row.name);
+  return "has no effect unless " + condition;
 }
 
 }  // namespace
 
 void check_effects(const GivenKeys& given, const Request& request, const std::vector<std::string>& open) {
   for (const Effect& effect : effects) {
-    if (effect.so_anyway || effect.has(request.job)) continue;
-    if (effect.decides && std::count(open.begin(), open.end(), effect.decides) > 0) continue;
-    if (const Given* key = asked(given, effect)) throw Error::input(key->where, text_of(effect));
+    if (effect.only_reported || effect.applies(request.job)) continue;
+    if (effect.depends_on && std::count(open.begin(), open.end(), effect.depends_on) > 0) continue;
+    if (const Given* key = asked(given, effect)) throw Error::input(key->where, no_effect_text(effect));
   }
 }
 
@@ -154,8 +160,8 @@ std::vector<std::string> without_effect(const GivenKeys& given, const planner::J
                     "with these flags finds layouts",
                     tp->second.where, job.model.graph() ? "a graph" : "a network of images"));
   for (const Effect& effect : effects)
-    if (const Given* key = effect.has(job) ? nullptr : asked(given, effect))
-      texts.push_back(key->where + ": " + text_of(effect));
+    if (const Given* key = effect.applies(job) ? nullptr : asked(given, effect))
+      texts.push_back(key->where + ": " + no_effect_text(effect));
   return texts;
 }
 

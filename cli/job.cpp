@@ -524,7 +524,7 @@ std::map<std::string, std::string> labels_of(const Request& request) {
   std::map<std::string, std::string> labels;
   for (const Key& key : keys())
     if (key.section != run_section && key.is_of(request.job.model.family()))
-      labels[key.path()] = get(key, request);
+      labels[key.path()] = text_of(key, request);
   if (request.device.empty()) labels.erase("cluster.device");
   if (request.memory_margin == 0) labels.erase("cluster.memory_margin");
   if (request.gpus_per_node == 0) labels.erase("cluster.gpus_per_node");
@@ -535,7 +535,7 @@ std::map<std::string, std::string> labels_of(const Request& request) {
         "model.rotary_base", "model.q_lora_rank", "model.kv_lora_rank", "model.qk_nope_head_dim",
         "model.qk_rope_head_dim", "model.v_head_dim", "parallel.recompute_modules", "train.moments",
         "train.sparse_tables"})
-    if (labels.contains(rare) && labels[rare] == get(key_at(rare), Request())) labels.erase(rare);
+    if (labels.contains(rare) && labels[rare] == text_of(key_at(rare), Request())) labels.erase(rare);
   const auto* transformer = request.job.model.transformer();
   if (transformer && (ir::models::is_latent(*transformer) ||
                       transformer->head_dim * transformer->heads == transformer->hidden))

@@ -191,7 +191,7 @@ void set(const Key& key, Request& request, const std::string& where, const std::
   std::visit(Setter{key, where, text}, key.field(request));
 }
 
-std::string get(const Key& key, const Request& request) {
+std::string text_of(const Key& key, const Request& request) {
   Request copy = request;
   return std::visit(Getter{key}, key.field(copy));
 }

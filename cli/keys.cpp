@@ -39,6 +39,14 @@ ir::models::ConvNet& net_of(Request& request) {
 
 constexpr double million = 1e6;
 
+// The help of a key that only one backend has.
+std::string of_backend(const std::string& key, const char* help) {
+  for (const BackendRow& row : backend_rows())
+    if (std::count(row.keys.begin(), row.keys.end(), key) > 0)
+      return fmt::format("of backend {}: {}", row.name, help);
+  throw Error::fault(key, "is no backend's");
+}
+
 // The words of an enum; empty for other fields.
 std::vector<std::string> own_words(const Field& field) {
   return std::visit(
@@ -338,19 +346,22 @@ std::vector<Key> make_keys() {
   for (const BackendRow& row : backend_rows())
     for (const std::string& name : row.meant) k.back().meant[name] = row.name;
   k.push_back(entry("run", "share_gpus", RUN(share_gpus), 0, 1,
-                    "of backend cuda: more devices than GPUs, several on one"));
+                    of_backend("share_gpus", "more devices than GPUs, several on one")));
   k.push_back(entry("run", "fast", RUN(fast), 0, 1,
-                    "of backend cuda: the quickest kernels by timing them; bits differ from run to run"));
-  k.push_back(entry("run", "require_fast", RUN(require_fast), 0, 1,
-                    "of backend cuda: refuse to train where an op has no fast kernel, saying why"));
+                    of_backend("fast", "the quickest kernels by timing them; bits differ from run to run")));
+  k.push_back(
+      entry("run", "require_fast", RUN(require_fast), 0, 1,
+            of_backend("require_fast", "refuse to train where an op has no fast kernel, saying why")));
   k.push_back(entry("run", "algorithms", RUN(algorithms), 0, 0,
                     "of fast: a file where what was timed is kept, so that the next run takes the same"));
   k.push_back(entry("run", "cuda_graph", RUN(cuda_graph), 0, 1,
-                    "of backend cuda: each step as one CUDA graph, recorded once"));
-  k.push_back(entry("run", "collective_timeout", RUN(collective_timeout), 1, million,
-                    "of backend cuda: seconds after which a collective between GPUs ends the run"));
-  k.push_back(entry("run", "library_memory", RUN(library_memory), 0, million * million,
-                    "of backend cuda: bytes of a device kept free for libraries, beside NCCL's buffers"));
+                    of_backend("cuda_graph", "each step as one CUDA graph, recorded once")));
+  k.push_back(
+      entry("run", "collective_timeout", RUN(collective_timeout), 1, million,
+            of_backend("collective_timeout", "seconds after which a collective between GPUs ends the run")));
+  k.push_back(entry(
+      "run", "library_memory", RUN(library_memory), 0, million * million,
+      of_backend("library_memory", "bytes of a device kept free for libraries, beside NCCL's buffers")));
   k.push_back(entry("run", "data", RUN(data), 0, 0,
                     "text files, .bin files of uint16 tokens or images, a folder or .tar files of JPEG "
                     "images: a.txt,b.txt; random: drawn"));
@@ -425,8 +436,8 @@ std::string Key::default_text() const {
   if (!fallback.empty()) return fallback;
   static const Request gpt = complete_request("gpt"), llama = complete_request("llama"),
                        resnet = complete_request("resnet");
-  if (!is_of("gpt")) return get(*this, is_of("resnet") ? resnet : request_of(families));
-  const std::string text = get(*this, gpt), other = is_of("llama") ? get(*this, llama) : text;
+  if (!is_of("gpt")) return text_of(*this, is_of("resnet") ? resnet : request_of(families));
+  const std::string text = text_of(*this, gpt), other = is_of("llama") ? text_of(*this, llama) : text;
   return text == other || name == "family" ? text : fmt::format("{}; llama: {}", text, other);
 }
 

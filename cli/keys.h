@@ -67,6 +67,6 @@ const Key* key_called(std::string_view name);
 // Parses `text` into the key's field. Throws Error (bad input) at `where`, saying what is allowed.
 void set(const Key& key, Request& request, const std::string& where, const std::string& text);
 // The field as it reads in a job file.
-std::string get(const Key& key, const Request& request);
+std::string text_of(const Key& key, const Request& request);
 
 }  // namespace boxcar::cli

@@ -192,7 +192,7 @@ void check_fits(const SavedPlan& saved, const std::string& path) {
 namespace {
 
 // The graph's file is read again, and may have changed.
-Resolved resolved_again(const ir::Plan& plan, const std::string& path, const GivenKeys& given) {
+Resolved resolved_as_planned(const ir::Plan& plan, const std::string& path, const GivenKeys& given) {
   Resolved resolved = resolve(given);
   const ir::models::GraphModel* graph = resolved.request.job.model.graph();
   const auto label = plan.labels.find(graph_label);
@@ -205,7 +205,7 @@ Resolved resolved_again(const ir::Plan& plan, const std::string& path, const Giv
 }  // namespace
 
 Resolved job_of(const ir::Plan& plan, const std::string& path) {
-  return resolved_again(plan, path, keys_of(plan, path));
+  return resolved_as_planned(plan, path, keys_of(plan, path));
 }
 
 PlanToTrain plan_to_train(const std::string& path, GivenKeys given) {
@@ -215,7 +215,7 @@ PlanToTrain plan_to_train(const std::string& path, GivenKeys given) {
                        "has no labels that say which job it is for (train one that search -o or simulate "
                        "--save-plan wrote)");
   result.given = keys_of(result.plan, path);
-  const Request request = resolved_again(result.plan, path, result.given).request;
+  const Request request = resolved_as_planned(result.plan, path, result.given).request;
   expand(given);
   for (const auto& [key_path, value] : given) {
     const size_t dot = key_path.find('.');
@@ -224,12 +224,12 @@ PlanToTrain plan_to_train(const std::string& path, GivenKeys given) {
       Request asked = request;
       set(asked, key_path, value);
       const auto label = result.plan.labels.find(key_path);
-      const std::string planned = label == result.plan.labels.end() ? get(key, request) : label->second;
-      if (get(key, asked) != get(key, request) && value.text != planned)
+      const std::string planned = label == result.plan.labels.end() ? text_of(key, request) : label->second;
+      if (text_of(key, asked) != text_of(key, request) && value.text != planned)
         throw Error::input(
             value.where,
             fmt::format("asks for {0} {1}, {2} is a plan for {0} {3} (leave it out, or plan anew)", key.name,
-                        get(key, asked), path, planned));
+                        text_of(key, asked), path, planned));
     } else {
       result.given[key_path] = value;
     }

@@ -52,7 +52,7 @@ std::string device_text(const measure::Samples& samples, const std::string& from
   throw Error::input(from, "has too few kernels to fit a device, or times or names that cannot be right");
 }
 
-void fit_again(const ProfileArguments& arguments, Extent extent) {
+void refit(const ProfileArguments& arguments, Extent extent) {
   if (arguments.backend_given || arguments.fast || arguments.memory || !arguments.samples.empty())
     throw Error::input("--from", "measures nothing; leave out --backend, --fast, --memory and --samples");
   const measure::Samples samples = read_samples(arguments.from);
@@ -68,12 +68,13 @@ void run(const ProfileArguments& arguments, Extent extent) {
   check_apart({{"--from", arguments.from}, {"-o", arguments.output}, {"--samples", arguments.samples}});
   if (!arguments.from.empty()) {
     check_writable(arguments.output);
-    return fit_again(arguments, extent);
+    return refit(arguments, extent);
   }
   const BackendRow& backend = backend_row(arguments.backend);
   const bool gpu = backend.gpus;
-  if (arguments.fast && !gpu) throw Error::input("--fast", "needs backend cuda");
-  if (arguments.memory && !gpu) throw Error::input("--memory", "needs backend cuda");
+  const std::string needs_gpus = "needs backend " + gpu_backend_names();
+  if (arguments.fast && !gpu) throw Error::input("--fast", needs_gpus);
+  if (arguments.memory && !gpu) throw Error::input("--memory", needs_gpus);
   if (arguments.memory && !(*arguments.memory >= least_memory && *arguments.memory <= most_memory))
     throw Error::input("--memory", fmt::format("got {:g}, expected 1e5 to 32e9 bytes", *arguments.memory));
   check_writable(arguments.output);
@@ -111,11 +112,11 @@ void add_profile_command(CLI::App& app, Extent extent) {
       ->type_name("FILE");
   command->add_option("--from", arguments->from, "fit to a file that --samples wrote; measure nothing")
       ->type_name("FILE");
-  command->add_flag("--fast", arguments->fast, "of backend cuda: the kernels of `train --fast`");
+  const std::string of_gpus = fmt::format("of backend {}: ", gpu_backend_names());
+  command->add_flag("--fast", arguments->fast, of_gpus + "the kernels of `train --fast`");
   command
-      ->add_option(
-          "--memory", arguments->memory,
-          "of backend cuda: bytes that it takes at most of the GPU; larger kernels are left out [32e9]")
+      ->add_option("--memory", arguments->memory,
+                   of_gpus + "bytes that it takes at most of the GPU; larger kernels are left out [32e9]")
       ->type_name("BYTES");
   command->footer(
       "Takes about half a minute, of a GPU up to five; leave the machine alone meanwhile. See docs/local.md, "

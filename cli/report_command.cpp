@@ -33,7 +33,7 @@ struct ReportArguments {
 };
 
 // As compiled; nothing if the plan was not compiled from a job.
-std::optional<planner::LaidOut> lay_out_again(const SavedPlan& saved, const std::string& path) {
+std::optional<planner::LaidOut> laid_out_as_saved(const SavedPlan& saved, const std::string& path) {
   if (!saved.plan.labels.contains("model.family")) return std::nullopt;
   const planner::ResolvedJob job = job_of(saved.plan, path).job;
   const auto layouts = search::layouts_of(saved.plan.labels);
@@ -77,7 +77,7 @@ std::optional<nlohmann::ordered_json> plan_document(const ReportArguments& argum
   check_fits(saved, arguments.file);
   Progress progress;
   progress.step("laying out");
-  const std::optional<planner::LaidOut> laid = lay_out_again(saved, arguments.file);
+  const std::optional<planner::LaidOut> laid = laid_out_as_saved(saved, arguments.file);
   ReportRequest request;
   request.name = name;
   request.run = arguments.run;

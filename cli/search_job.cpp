@@ -30,7 +30,7 @@ std::set<std::string> pinned_keys(const GivenKeys& given) {
 
 OpenJob open_job(const GivenKeys& asked, const std::string& max_stack) {
   OpenJob open{{}, asked, {}};
-  StackLimits limits;
+  FrameworkLimits limits;
   if (!max_stack.empty()) {
     limits = restrict_to(max_stack, open.given);
     open.options.lay_out = 0;  // a framework lays ops out as degrees do

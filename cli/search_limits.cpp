@@ -186,8 +186,8 @@ std::vector<std::string> frameworks_with_runs() {
   return names;
 }
 
-StackLimits restrict_to(const std::string& name, GivenKeys& given) {
-  StackLimits limits{framework_of_flag(name), {}, {}};
+FrameworkLimits restrict_to(const std::string& name, GivenKeys& given) {
+  FrameworkLimits limits{framework_of_flag(name), {}, {}};
   const backends::Framework& framework = limits.framework;
   if (framework.runs.empty())
     throw Error::input(max_stack, fmt::format("framework {} does not say what it runs; those that do are {}",
@@ -207,24 +207,24 @@ StackLimits restrict_to(const std::string& name, GivenKeys& given) {
   return limits;
 }
 
-std::vector<search::Rule> rules_of(const StackLimits& limits, const Request& request) {
+std::vector<search::Rule> rules_of(const FrameworkLimits& limits, const Request& request) {
   std::vector<search::Rule> rules;
   for (const LimitWhere& limit : limits.rules) {
     const bool there = std::all_of(limit.where.begin(), limit.where.end(), [&](const auto& one) {
       const Key& key = key_at(one.first);
-      return key.is_of(request.job.model.family()) && has_value(one.second, get(key, request));
+      return key.is_of(request.job.model.family()) && has_value(one.second, text_of(key, request));
     });
     if (there) rules.push_back(limit.rule);
   }
   return rules;
 }
 
-void check_values(const StackLimits& limits, const GivenKeys& given, const Request& request) {
+void check_values(const FrameworkLimits& limits, const GivenKeys& given, const Request& request) {
   const std::string& framework = limits.framework.name;
   for (const auto& [path, text] : limits.values) {
     const Key& key = key_at(path);
     if (!key.is_of(request.job.model.family())) continue;  // then the framework does not run the family
-    const std::string value = get(key, request);
+    const std::string value = text_of(key, request);
     if (has_value(text, value)) continue;
     const auto found = given.find(path), model = given.find("model.family");
     const std::string* const own = own_value(limits.framework, path);

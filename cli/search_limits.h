@@ -1,6 +1,6 @@
 // Limits of a search's keys: ranges that a user gives, and what a framework runs.
 //
-//   StackLimits limits = restrict_to("deepspeed", given);   // given has parallel.zero 0..3
+//   FrameworkLimits limits = restrict_to("deepspeed", given);   // given has parallel.zero 0..3
 //   take_ranges(given)                                      // {"zero", {0, 3}}, and given has none
 //   rules_of(limits, request)                               // zero 0..1 if pp is 2 or more
 #pragma once
@@ -27,7 +27,7 @@ struct LimitWhere {
 };
 
 // Limits of a framework, in addition to the keys that restrict_to puts into the given ones.
-struct StackLimits {
+struct FrameworkLimits {
   backends::Framework framework;
   std::vector<LimitWhere> rules;
   std::map<std::string, std::string> values;  // of keys that are not searched, by path: "bf16|fp8"
@@ -37,13 +37,13 @@ struct StackLimits {
 std::vector<std::string> frameworks_with_runs();
 
 // Restricts `given` to what a framework runs. Throws Error (bad input) if a given key is outside.
-StackLimits restrict_to(const std::string& framework, GivenKeys& given);
+FrameworkLimits restrict_to(const std::string& framework, GivenKeys& given);
 
 // The rules that hold for the request.
-std::vector<search::Rule> rules_of(const StackLimits& limits, const Request& request);
+std::vector<search::Rule> rules_of(const FrameworkLimits& limits, const Request& request);
 
 // Throws Error (bad input) if a key of the request that is not searched has a value that the framework does
 // not run. `given`: before restrict_to.
-void check_values(const StackLimits& limits, const GivenKeys& given, const Request& request);
+void check_values(const FrameworkLimits& limits, const GivenKeys& given, const Request& request);
 
 }  // namespace boxcar::cli

@@ -46,7 +46,7 @@ std::vector<Decided> decided(const planner::Job& job) {
   for (const search::Dimension& d : search::dimensions()) {
     const search::Value value = value_of(d, job);
     const auto* const list = std::get_if<std::vector<int>>(&value);
-    if (!list || !list->empty()) result.push_back({&d, key_of(d), get(*key_of(d), request)});
+    if (!list || !list->empty()) result.push_back({&d, key_of(d), text_of(*key_of(d), request)});
   }
   return result;
 }
@@ -126,7 +126,7 @@ ordered_json candidate_json(const Candidate& c) {
   for (const Decided& d : decided(c.job)) doc[d.key->name] = typed(d.text);
   Request request;
   request.job = c.job;
-  doc["precision"] = get(*find_key("train", "precision"), request);
+  doc["precision"] = text_of(*find_key("train", "precision"), request);
   doc["step_time_s"] = c.seconds;
   doc["estimated_step_time_s"] = is_estimated(c) ? ordered_json(c.estimated_seconds) : ordered_json(nullptr);
   doc["peak_memory_bytes"] = c.peak_bytes;
@@ -263,7 +263,7 @@ std::string recompute_text(const SearchReport& r) {
   return fmt::format(
       "  recompute {}: no layer has to for the plan to fit, so none does (--recompute-layers all makes "
       "all)\n",
-      get(*find_key("parallel", "recompute"), request));
+      text_of(*find_key("parallel", "recompute"), request));
 }
 
 // The bound proved for the degrees.
@@ -333,17 +333,17 @@ std::string flags_of(const planner::Job& job, bool precision) {
       if (d->key == "recompute") text += " --recompute none";
       continue;
     }
-    if (!d->always && value == get(*key, usual)) continue;
+    if (!d->always && value == text_of(*key, usual)) continue;
     if (d->key == "stage_layers" && balanced) continue;
     const search::Value plain = value_of(*d, job);
     const auto* const list = std::get_if<std::vector<int>>(&plain);
     text += fmt::format("{}{} {}", text.empty() ? "" : " ", key->flag, list ? in_runs(*list) : value);
   }
   for (const auto& [path, as] : job.cluster.framework->searched_as)
-    if (const std::string value = get(key_at(path), request); value == as)
+    if (const std::string value = text_of(key_at(path), request); value == as)
       text += fmt::format(" {} {}", key_at(path).flag, value);  // beside --stack, whose default is another
   if (!precision) return text;
-  return text + " --precision " + get(*find_key("train", "precision"), request);
+  return text + " --precision " + text_of(*find_key("train", "precision"), request);
 }
 
 std::vector<std::string> searched_keys() {
@@ -382,7 +382,7 @@ std::vector<std::string> change_flags(const search::Alternative& change) {
   for (const std::string& name : change.without) {
     const search::Dimension& d = search::dimension(name);
     const Key& key = *key_of(d);
-    const std::string value = get(key, request);
+    const std::string value = text_of(key, request);
     flags.push_back(fmt::format("{} {}", key.flag, value == "[]" ? d.flag.fallback : value));
   }
   return flags;

@@ -83,7 +83,7 @@ void check_backend(const Request& request, const GivenKeys& given) {
   for (const BackendRow& row : backend_rows())
     for (const std::string& name : row.keys) {
       const Key& key = *find_key(run_section, name);
-      if (row.name != request.run.backend && get(key, request) != get(key, Request()))
+      if (row.name != request.run.backend && text_of(key, request) != text_of(key, Request()))
         throw Error::input(where(given, key.path()), fmt::format("needs backend {}", row.name));
     }
 }
@@ -141,22 +141,23 @@ GivenKeys with_model(GivenKeys given) {
                                    request.job.model.family()));
   for (const Key& key : keys())
     if (key.section == "model" && key.name != "pad_vocab" && key.is_of(request.job.model.family()))
-      given.try_emplace(key.path(), Given{get(key, request), config.string() + ": " + key.name, true});
+      given.try_emplace(key.path(), Given{text_of(key, request), config.string() + ": " + key.name, true});
   return given;
 }
 
 // Settings that change the numbers of every step, beside the data and the plan.
 std::string settings(const Request& request) {
-  return fmt::format("optimizer {}, precision {}, dropout {}", get(*find_key("train", "optimizer"), request),
-                     get(*find_key("train", "precision"), request),
-                     request.job.model.transformer() ? get(*find_key("model", "dropout"), request) : "0");
+  return fmt::format("optimizer {}, precision {}, dropout {}",
+                     text_of(*find_key("train", "optimizer"), request),
+                     text_of(*find_key("train", "precision"), request),
+                     request.job.model.transformer() ? text_of(*find_key("model", "dropout"), request) : "0");
 }
 
 // Every key's value by path.
 std::map<std::string, std::string> configuration(const Request& request) {
   std::map<std::string, std::string> values;
   for (const Key& key : keys())
-    if (key.is_of(request.job.model.family())) values[key.path()] = get(key, request);
+    if (key.is_of(request.job.model.family())) values[key.path()] = text_of(key, request);
   return values;
 }
 

@@ -55,7 +55,7 @@ void drop_values_of_names(GivenKeys& keys, const GivenKeys& others) {
   for (const auto& [path, value] : defaults_of(keys))
     if (has(path, value)) erase(path);
   for (const auto& [path, value] : defaults_of(others))
-    if (has(path, get(key_at(path), Request{}))) erase(path);
+    if (has(path, text_of(key_at(path), Request{}))) erase(path);
 }
 
 constexpr const char* recompute_layers = "parallel.recompute_layers";
@@ -65,7 +65,7 @@ constexpr const char* stage_layers = "parallel.stage_layers";
 Given text_in(const planner::Job& job, const std::string& path) {
   Request request;
   request.job = job;
-  std::string text = get(key_at(path), request);
+  std::string text = text_of(key_at(path), request);
   std::erase_if(text, [](char c) { return c == '[' || c == ']' || c == ' '; });
   return {text.empty() ? "all" : text, path};
 }

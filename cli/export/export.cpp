@@ -38,7 +38,7 @@ std::string degrees(const planner::Hints& h) {
 
 std::string Source::label(const std::string& path) const {
   const auto found = labels.find(path);
-  return found == labels.end() ? get(key_at(path), request) : found->second;
+  return found == labels.end() ? text_of(key_at(path), request) : found->second;
 }
 
 int Source::gpus_per_node() const { return std::gcd(job().gpus, std::max(1, job().cluster.node.gpus)); }

@@ -18,7 +18,7 @@ std::string message(const Key& key, const std::string& text) {
   } catch (const Error& e) {
     return e.what();
   }
-  return "accepted as " + get(key, request);
+  return "accepted as " + text_of(key, request);
 }
 
 std::string message(const char* section, const char* name, const std::string& text) {
@@ -61,18 +61,18 @@ TEST(Keys, ReadBack) {
     return request;
   };
   for (const Key& key : keys()) {
-    std::string text = get(key, request_of(key));
+    std::string text = text_of(key, request_of(key));
     if (key.required || text == "0" || text.empty() || text == "-1") continue;  // not yet filled in
     Request other = request_of(key);
     set(key, other, "here", text);
-    EXPECT_EQ(get(key, other), text) << key.path();
+    EXPECT_EQ(text_of(key, other), text) << key.path();
   }
 }
 
 TEST(Keys, OfAnotherKindOfModelAreAFault) {
   Request request;
   try {
-    get(*find_key("model", "channels"), request);
+    text_of(*find_key("model", "channels"), request);
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "model: a model of family gpt is no convolutional network");
