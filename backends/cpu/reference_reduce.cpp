@@ -25,7 +25,7 @@ std::vector<int64_t> result_steps(const ir::Shape& x, const ir::Attrs& attrs) {
   return steps;
 }
 
-// Of the last axis, the elements up to `last`.
+// Reduces only the elements of the last axis before `last`.
 template <class Combine>
 void reduce(const Tensors& in, Tensors& out, const ir::Attrs& attrs, double start, Combine combine,
             int64_t last = std::numeric_limits<int64_t>::max()) {

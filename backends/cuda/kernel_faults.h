@@ -1,4 +1,4 @@
-// What kernels find wrong with their operands: a word of pinned memory for each kernel that looks. The kernel
+// Faults that kernels find in their operands: a word of pinned memory for each kernel that looks. The kernel
 // writes what it found, and the host reads it where it waits for the kernel.
 //
 //   KernelFault& fault = faults.add([limit](int64_t index) { limit.check(index); });
@@ -35,7 +35,7 @@ class KernelFaults {
   ~KernelFaults();
   KernelFaults(const KernelFaults&) = delete;
   KernelFaults& operator=(const KernelFaults&) = delete;
-  // By a thread that has chosen a GPU. What it returns lives as long as this.
+  // By a thread that has chosen a GPU. The result lives as long as this.
   KernelFault& add(std::function<void(int64_t found)> tell);
   // Throws what the first kernel tells that has found something, with its act.
   void check() const;

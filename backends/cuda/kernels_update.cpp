@@ -96,7 +96,7 @@ std::unique_ptr<Kernel> make_update(const Call& call, const Place& place) {
   });
 }
 
-// Of the rows of a table that the last operand names.
+// Updates the rows of a table that the last operand names.
 std::unique_ptr<Kernel> make_update_rows(const Call& call, const Place& place) {
   Gather read;
   read.extent = call.inputs[0].shape[0], read.inner = call.inputs[0].shape[1];

@@ -1,4 +1,4 @@
-// What runs trade off, and what each key does on its own.
+// Charts of the trade-offs between runs, and of the effect of each key alone.
 
 const okabeIto = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#999999'];
 const chart = {width: 860, height: 420, left: 84, right: 24, top: 14, bottom: 52};

@@ -188,7 +188,7 @@ TEST(ReferenceNn, SamplesHaveTheClassesOfLabels) {
   });
 }
 
-// Of 8 other classes, 3 are drawn beside the label's: each in 3 of 8 steps.
+// 3 of the 8 other classes are drawn beside the label's: each in 3 of 8 steps.
 TEST(ReferenceNn, SamplesAreDrawnAnewInEachStep) {
   Values numbers(9);
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i);

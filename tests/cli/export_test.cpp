@@ -464,7 +464,7 @@ TEST(ExportCommand, SaysHowExpertsAreBalanced) {
   }
 }
 
-// What the user's own program decides is listed, and is no fault of the framework's.
+// The export lists the decisions of the user's own program, and does not count them against the framework.
 TEST(ExportCommand, LeavesToTheUserWhatIsTheirs) {
   const Words job{"--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "--dp=2",
                   "--pp=4",       "--overlap-param=false",  "--zero=1"};
@@ -478,7 +478,7 @@ TEST(ExportCommand, LeavesToTheUserWhatIsTheirs) {
   EXPECT_THAT(strict.err, HasSubstr("boxcar: --strict: 1 thing cannot be said in deepspeed"));
 }
 
-// What stages send, and in which buckets gradients are reduced, is written or told.
+// The export writes or tells in what form stages send tensors, and in which buckets gradients are reduced.
 TEST(ExportCommand, SaysWhatStagesSendToDeepSpeed) {
   const Words job{"--model=llama3-8b", "--cluster=dgx-h100", "--gpus=16", "--dp=2", "--tp=4", "--pp=2"};
   EXPECT_THAT(run_export("deepspeed", job, {"--scatter-gather=true"}).out,

@@ -28,7 +28,7 @@ TEST(Paper, AFigureIsATableBesideThePublishedValues) {
   EXPECT_THAT(said, HasSubstr("table1  in tolerance  layout of X W: 6 of 6 equal\n"));
 }
 
-TEST(Paper, WhatIsNotThereIsSaid) {
+TEST(Paper, MissingFilesAreNamed) {
   EXPECT_THAT(paper("list"), HasSubstr("fig8: nothing prints an actor's address"));
   EXPECT_THAT(paper("fig8"), HasSubstr("paper: error: fig8 is not there: nothing prints"));
   EXPECT_THAT(paper("fig17"), HasSubstr("paper: error: no figure is named fig17"));

@@ -84,8 +84,8 @@ TEST(Profile, SamplesAreReadAsTheyWereWritten) {
   EXPECT_EQ(cli::samples_text(cli::read_samples(file.path())), cli::samples_text(samples));
 }
 
-// What an H200 measured of itself (2026-11-28), and steps that it took on that day: GPT-2 124M is none of the
-// jobs whose kernels were measured. docs/gpu.md has the numbers.
+// An H200's measurements of itself, and steps that it took on the same day (2026-11-28): GPT-2 124M is none
+// of the jobs whose kernels were measured. docs/gpu.md has the numbers.
 TEST(Profile, ADeviceFittedToAnH200SimulatesItsSteps) {
   const TemporaryFile device("h200.yaml", "");
   ASSERT_EQ(run_program({"profile", "--from", BOXCAR_SOURCE_DIR "/experiments/fit/samples/profile_h200.json",

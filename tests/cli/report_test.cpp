@@ -158,7 +158,7 @@ TEST(Report, AnAllocatorGivesWhatIsHeldAndWorkspaces) {
   EXPECT_EQ(doc["device_memory_bytes"][0], 62'001'000'000);
 }
 
-TEST(Report, WhatDoesNotFitHasNoTimes) {
+TEST(Report, AJobThatDoesNotFitHasNoTimes) {
   explain::Report r = example();
   r.simulated = r.fits = false;
   nlohmann::json doc = nlohmann::json::parse(to_json(r));

@@ -168,7 +168,7 @@ def lists(arguments, grid):
     return words
 
 
-# What memory holds where a kernel's work depends on it.
+# Contents of memory on which a kernel's work depends.
 WORDS = {"gather_units": lambda arguments, grid: tokens(*struct.unpack("<Q", arguments[0][16:24]), 32000),
          "sum_row_vectors": lists}
 

@@ -64,7 +64,7 @@ class PoolTest : public testing::TestWithParam<Row> {
       ASSERT_NEAR(got.data[e], want.data[e], 0.5) << "element " << e;
   }
 
-  // Of equal elements the first one of a window is its maximum.
+  // The first of equal elements of a window is its maximum.
   static HostTensor alike(const ir::TensorType& type) {
     HostTensor x = cpu::zeros(type);
     for (size_t i = 0; i < x.data.size(); ++i) x.data[i] = static_cast<double>(i / 5 % 2);

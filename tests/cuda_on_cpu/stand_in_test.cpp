@@ -67,7 +67,7 @@ void last_of_shuffles(int* out) {
   out[threadIdx.x] = sum + 1000 * __popc(__ballot_sync(0xffffffffu, threadIdx.x < 40));
 }
 
-TEST_F(StandIn, WhatNobodyWaitsForHasNotRun) {
+TEST_F(StandIn, WorkThatNobodyWaitsForHasNotRun) {
   ASSERT_EQ(launch(numbers, 64, memory_), cudaSuccess);
   int third = 0;
   cudaMemcpyAsync(&third, memory_ + 3, sizeof third, cudaMemcpyDefault, streams_[1]);

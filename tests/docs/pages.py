@@ -18,7 +18,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMAND = re.compile(r"(build/)?boxcar ")
 WRITTEN = re.compile(r"Write (?:this as )?`([\w.-]+)`", re.DOTALL)
-# What the clock decides: the end of "..., 5 simulated, 873.3 ms", "9123 tokens/s", "30 steps in 6 s".
+# Texts that depend on the clock: the end of "..., 5 simulated, 873.3 ms", "9123 tokens/s", "30 steps in 6 s".
 MEASURED = [
     (re.compile(r"(simulated, )[\d.]+ (ms|s)$"), r"\1TIME"),
     (re.compile(r"\d+ tokens/s$"), "SPEED"),

@@ -233,8 +233,9 @@ TEST(GpuProfile, FindsTheDeviceThatItMeasured) {
   }
 }
 
-// What slows GPUs beyond bytes and flops: rows of an odd number of elements, casts from 16 bits, ops of
-// several kernels, long causal rows backward, convolutions by shape, and their channels off the tensor cores.
+// GPUs that are slowed by more than bytes and flops: rows of an odd number of elements, casts from 16 bits,
+// ops of several kernels, long causal rows backward, convolutions by shape, and their channels off the tensor
+// cores.
 Cluster uneven_cluster() {
   Cluster cluster = known_cluster();
   DeviceProfile& device = cluster.device;

@@ -87,7 +87,7 @@ TEST(Checkpoint, FitsAnotherPaddingOfTheVocabulary) {
   EXPECT_EQ(read_checkpoint(folder.path(), model)->tensors, written.tensors);
 }
 
-// Of a model without a form of Hugging Face's, whose files had the padding once.
+// A model without a form of Hugging Face's: its files had the padding once.
 TEST(Checkpoint, ReadsFilesWithPaddingAndLeavesItOut) {
   std::mt19937_64 random(45);
   const TemporaryFolder folder;

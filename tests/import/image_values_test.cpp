@@ -129,7 +129,7 @@ TEST(ImportValues, OfNormsOfChannelsRefuseOtherOperands) {
 
 // --- windows
 
-// Of x[n, channels, height, width], padded by `pads` before rows and columns and behind them.
+// x[n, channels, height, width], padded by `pads` before rows and columns and behind them.
 HostTensor framed(const HostTensor& x, const Ints& pads) {
   const ir::Shape& s = x.type.shape;
   HostTensor y = backends::cpu::zeros(

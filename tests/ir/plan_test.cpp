@@ -384,7 +384,7 @@ TEST(PlanCheck, MicroBatchesAreHandedOnInOneOrder) {
             "p: ar: acts with ar of micro-batch 1 for micro-batch 0, as F runs in another order in q");
 }
 
-TEST(PlanCheck, WhatItUnfoldsToIsBounded) {
+TEST(PlanCheck, UnfoldedSizesAreBounded) {
   EXPECT_EQ(refusal([](Plan& p) { p.devices = most_devices + 1; }), "plan: 1048577 devices, at most 1048576");
   EXPECT_EQ(error_of([] {
               Plan plan;

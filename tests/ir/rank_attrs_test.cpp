@@ -30,7 +30,7 @@ TEST(RankAttrs, ARankHasItsOwn) {
 }
 
 // No difference is dropped silently.
-TEST(RankAttrs, WhatNumbersCannotSayIsAnError) {
+TEST(RankAttrs, ADifferenceThatNumbersCannotSayIsAnError) {
   const auto message = [](const Attr& first, const Attrs& second) -> std::string {
     Attrs attrs{{"a", first}};
     try {

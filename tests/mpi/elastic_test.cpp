@@ -121,7 +121,7 @@ TEST_F(Elastic, SaysWhatKeepsARunFromStarting) {
          HasSubstr("job.yaml: section run is not read here; give its keys as flags after --"));
 }
 
-// What --hosts prints by mistake changes nothing, and a signal leaves no process behind.
+// A line that --hosts prints by mistake changes nothing, and a signal leaves no process behind.
 TEST_F(Elastic, EndsItsRunWhenItIsEnded) {
   Words endless = training(1000000);
   endless.insert(endless.end(), {"--checkpoint-dir=" + (folder_ / "run").string(), "--checkpoint-every=10"});

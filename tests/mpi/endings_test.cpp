@@ -45,7 +45,7 @@ TEST(Endings, OneThatWasStoppedFindsThatAnotherHasSpoken) {
   EXPECT_TRUE(endings.is_speaker(0, Endings::longest));
 }
 
-TEST(Endings, WhatAllSayIsNobodysOwn) {
+TEST(Endings, AnErrorThatAllReportIsNobodysOwn) {
   Endings endings(2);
   endings.ended(0, {true, Exit::bad_input, "no such file"});
   endings.ended(1, {true, Exit::bad_input, "no such file"});

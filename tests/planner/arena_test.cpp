@@ -40,7 +40,7 @@ TEST(Arena, AChainNeedsTwoPlaces) {
 }
 
 // x and y overlap while the all-reduce runs; x is free again only when add begins, which waits for it.
-TEST(Arena, WhatAnotherQueueReadsIsKeptUntilComputeWaitsForIt) {
+TEST(Arena, ARegisterThatAnotherQueueReadsIsKeptUntilComputeWaitsForIt) {
   Writer w;
   const int x = w.act("x", {}), y = w.act("y", {x}, "net.tp"), z = w.act("z", {}), add = w.act("add", {y, z});
   w.builder.finish();
@@ -51,7 +51,7 @@ TEST(Arena, WhatAnotherQueueReadsIsKeptUntilComputeWaitsForIt) {
   EXPECT_EQ(w.offset(add), w.offset(x));
 }
 
-TEST(Arena, WhatNothingWaitsForHasAPlaceOfItsOwn) {
+TEST(Arena, ARegisterThatNothingWaitsForHasAPlaceOfItsOwn) {
   Writer w;
   const int x = w.act("x", {});
   const int y = w.act("y", {x}, "net.dp");  // read by nobody

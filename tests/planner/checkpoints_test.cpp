@@ -65,7 +65,7 @@ TEST(Checkpoints, WaitForNoneThatTheUpdateWaitsFor) {
   EXPECT_NO_THROW(verify(plan));
 }
 
-TEST(Checkpoints, WhatIsReadAfterItsUpdateIsAStepBehind) {
+TEST(Checkpoints, AStateReadAfterItsUpdateIsAStepBehind) {
   const ResolvedJob job = resolve(small_job(1, 1, 1, 2));
   ir::Plan plan = compile(job);
   add_checkpoints(plan, places_of(job), 3);

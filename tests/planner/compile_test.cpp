@@ -48,7 +48,7 @@ TEST(Compile, GatheredKeysLeaveQueriesWhereTheyAre) {
   EXPECT_THAT(backward, testing::Not(testing::HasSubstr("all_to_all")));
 }
 
-TEST(Compile, WhatAFrameworkKeepsBesideAResultCountsWithIt) {
+TEST(Compile, BytesThatAFrameworkKeepsBesideAResultCountWithIt) {
   Job job = small_job(1, 1, 1);
   const int64_t alone = find_register(plan_of(job).programs[0], "h0.mlp.gelu")->bytes;
   ASSERT_GT(alone, 512);
@@ -90,7 +90,7 @@ TEST(Compile, StatesAreShardedOverReplicasAndContextParallelism) {
   }
 }
 
-// Of a parameter under Adam: its master weight in 4 bytes and two moments.
+// A parameter under Adam has a master weight in 4 bytes and two moments.
 TEST(Compile, MomentsTakeHalfInSixteenBits) {
   const auto optimizer = [](ir::Precision precision, ir::Moments moments) {
     Job job = small_job(2, 1, 1, 2, 2);

@@ -361,8 +361,8 @@ TEST_P(Law1Mesh, ListsWhatIsLegal) {
     EXPECT_EQ(example.run(random, layout, mesh), "") << example.text(layout, mesh);
 }
 
-TEST_P(Law1Mesh, WhatGoesTogetherIsRight) { expect_right(1, 2, 40); }
-TEST_P(Law1Mesh, LongWhatGoesTogetherIsRight) { expect_right(3, 10, 300); }
+TEST_P(Law1Mesh, LayoutsThatGoTogetherAreRight) { expect_right(1, 2, 40); }
+TEST_P(Law1Mesh, LongLayoutsThatGoTogetherAreRight) { expect_right(3, 10, 300); }
 
 INSTANTIATE_TEST_SUITE_P(Registry, Law1Mesh, testing::ValuesIn(names()),
                          [](const testing::TestParamInfo<std::string>& param) { return param.param; });

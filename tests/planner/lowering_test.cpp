@@ -119,7 +119,7 @@ TEST(Lowering, ShardedStatesAreWholeAfterTheUpdateOrInEachPass) {
 }
 
 // The example of boxing.h.
-TEST(Lowering, WhatIsGatheredInAForwardPassIsGatheredAgainInItsBackwardPass) {
+TEST(Lowering, TensorsGatheredInAForwardPassAreGatheredAgainInItsBackwardPass) {
   Job job = small_job(1, 2, 1);
   job.parallel.sequence_parallel = true;
   const Lowered lowered(job, 5);

@@ -16,7 +16,7 @@ const ir::Register& register_of(const ir::Program& program, const std::string& n
   throw std::out_of_range(name);
 }
 
-// Of a layer, the gradients of weights alone read a norm's result and an activation function's; the gradient
+// Only gradients of weights read the results of a layer's norm and of its activation function; the gradient
 // of GELU reads the first product's.
 TEST(Retained, GradientsOfWeightsReadOperandsOf8Bits) {
   Job job = small_job(1, 1, 1);
@@ -34,7 +34,7 @@ TEST(Retained, GradientsOfWeightsReadOperandsOf8Bits) {
   }
 }
 
-TEST(Retained, WhatOtherActsReadTooIsThereInBothTypes) {
+TEST(Retained, OperandsThatOtherActsReadTooAreThereInBothTypes) {
   ir::Program program = ir::parse_plan(R"(plan both
 devices 2
 micro_batches 1

@@ -72,7 +72,7 @@ std::string tight() {
 }
 
 // Without a reader of O1's output, M2 comes after O1: it waits for M1's next act, which waits for O1.
-TEST(Figure2, WhatAllQueuesTogetherKeepApartIsAccepted) {
+TEST(Figure2, ActsThatAllQueuesTogetherKeepApartAreAccepted) {
   EXPECT_EQ(refusal(replaced(tight(), "  R host test(%o1) on compute in F\n", ""), 400), "");
 }
 TEST(Figure2, SharedMemoryWithoutAnOrderIsRefused) {
@@ -376,7 +376,8 @@ TEST(MemoryUse, PartsAddUpToTheArena) {
   EXPECT_EQ(uses[0].by_kind, (std::vector<int64_t>{0, 0, 0, 1024, 3072}));
 }
 
-// What an allocator gives: %y lives in each run of F, %kept from F to B, one slot of each at a time.
+// An allocator gives %y and %kept room only while they live: %y lives in each run of F, %kept from F to B,
+// one slot of each at a time.
 TEST(MemoryUse, AnAllocatorGivesBytesForWhatThereIs) {
   ir::Plan plan = ir::parse_plan(overlap);
   plan.programs[0].schedule = {{0, 0}, {1, 0}, {0, 1}, {1, 1}};
@@ -389,7 +390,7 @@ TEST(MemoryUse, AnAllocatorGivesBytesForWhatThereIs) {
 }
 
 // %kept is made once and read by two runs of B: it stays.
-TEST(MemoryUse, WhatSeveralRunsReadStays) {
+TEST(MemoryUse, ATensorThatSeveralRunsReadStays) {
   ir::Plan plan = ir::parse_plan(overlap);
   plan.facts["caching_allocator"] = 1;
   ir::Program& p = plan.programs[0];

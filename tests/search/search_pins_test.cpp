@@ -15,7 +15,7 @@ namespace {
 
 using planner::Job;
 
-TEST(Search, WhatIsPinnedStays) {
+TEST(Search, PinnedLayoutsStay) {
   Job job = small_gpt(8);
   job.parallel.tp = 2;
   job.parallel.zero = 1;
@@ -31,7 +31,7 @@ TEST(Search, WhatIsPinnedStays) {
                              [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; }));
 }
 
-TEST(Search, WhatIsGivenAsARangeStaysInIt) {
+TEST(Search, AKeyGivenAsARangeStaysInIt) {
   const Outcome found =
       search(small_gpt(8),
              {.ranges = {{"tp", {2, 4}}, {"dp", {2, 8}}, {"micro_batch", {2, 2}}}, .simulate = 4}, oracle());

@@ -197,7 +197,7 @@ TEST(Campaign, TheRangeHoldsTheEstimate) {
   }
 }
 
-TEST(Campaign, WhatIsLostIsTheRest) {
+TEST(Campaign, LostTimeIsTheRest) {
   for (const Campaign& run : random_runs(50)) {
     const Cost cost = cost_of(run);
     EXPECT_EQ(cost.step_seconds, run.step_seconds);

@@ -353,7 +353,7 @@ TEST(Framework, ResultsAreCopiedWhereThereAreSeveralSequences) {
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[0], alone, 1e-12);
 }
 
-TEST(Framework, WhatIsGatheredInPartsIsJoined) {
+TEST(Framework, TensorsGatheredInPartsAreJoined) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
   ir::Plan plan = with_gather();

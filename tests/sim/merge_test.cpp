@@ -79,7 +79,7 @@ TEST(Merge, AnAckThatSomebodyWaitsForCuts) {
 }
 
 // A count too small for the order stays a matter of messages, so that the run hangs as before.
-TEST(Merge, WhatTheOrderDoesNotImplyKeepsItsMessages) {
+TEST(Merge, ADependenceThatTheOrderDoesNotImplyKeepsItsMessages) {
   ProgramBuilder p("p", {"F", "B"});
   p.program.schedule = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
   int f = p.actor("f", 1), b = p.actor("b", 1, 0, 1);

@@ -318,7 +318,7 @@ TEST(Simulate, CommunicatorsInOppositeOrdersHang) {
   EXPECT_THAT(error_of(plan, make_cluster(1, 2, 0)), HasSubstr("p[0].net: waits with x for q[1].x"));
 }
 
-TEST(Simulate, WhatDoesNotFitTogetherIsRefused) {
+TEST(Simulate, InputsThatDoNotFitTogetherAreRefused) {
   ProgramBuilder p("p"), q("q");
   p.act(p.collective("x", 0, 0, p.queue("net", ir::QueueKind::network))).attrs["seconds"] = 1.0;
   q.actor("a", 1.0);

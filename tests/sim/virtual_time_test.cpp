@@ -112,7 +112,7 @@ TEST(VirtualTime, StopForgetsWhatIsUnderWay) {
   }
 }
 
-TEST(VirtualTime, WhatAStepThrowsComesOutAndTheNextRunIsClean) {
+TEST(VirtualTime, AnExceptionOfAStepComesOutAndTheNextRunIsClean) {
   {
     VirtualTime time;
     int link = time.add_link(1e9);

@@ -36,7 +36,7 @@ struct Lists {
   }
 };
 
-// Of an update, at least twice the indices, so that a free slot is near.
+// The slots for an update: at least twice its indices, so that a free slot is near.
 int64_t hashed_slots(const Gather& g) {
   constexpr int64_t large = 16;  // rows for each slot
   int64_t slots = 1;
