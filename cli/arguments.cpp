@@ -45,18 +45,26 @@ std::string initials(const std::string& flag) {
   return text;
 }
 
-// The constant of a cluster whose name a flag has, and where it is given: "--what-if node.link_bandwidth=..."
-// for --link-bandwidth. Empty: there is none.
-std::string constant_meant(const std::string& flag, const std::vector<std::string>& known) {
-  const auto has = [&](const char* name) { return std::count(known.begin(), known.end(), name) > 0; };
-  if (!has("--cluster")) return "";
+bool has_flag(const std::vector<std::string>& flags, const std::string& flag) {
+  return std::find(flags.begin(), flags.end(), flag) != flags.end();
+}
+
+// The constant of a cluster whose name a flag has: "node.link_bandwidth" for --link-bandwidth. Empty: there
+// is none.
+std::string constant_named(const std::string& flag) {
   std::string name = flag.substr(std::min<size_t>(2, flag.size()));
   std::replace(name.begin(), name.end(), '-', '_');
   for (const std::string& constant : backends::constant_names(backends::load_cluster("dgx-h100", 0)))
-    if (constant.substr(constant.rfind('.') + 1) == name)  // npos + 1: from its beginning
-      return has("--what-if") ? fmt::format("--what-if {}=...", constant)
-                              : fmt::format("{} of a cluster file", constant);
+    if (constant.substr(constant.rfind('.') + 1) == name) return constant;  // npos + 1: from its beginning
   return "";
+}
+
+// Where a command takes the constant that a flag names. Empty: there is none.
+std::string constant_meant(const std::string& flag, const std::vector<std::string>& known) {
+  const std::string constant = has_flag(known, "--cluster") ? constant_named(flag) : "";
+  if (constant.empty()) return "";
+  return has_flag(known, "--what-if") ? fmt::format("--what-if {}=...", constant)
+                                      : fmt::format("{} of a cluster file", constant);
 }
 
 // The commands that have this flag, "campaign and search have it"; empty: none, or too many to be useful.
@@ -78,7 +86,6 @@ std::string commands_with(const CLI::App& command, const std::string& flag) {
 // Says that a flag belongs to the job of a saved plan, if the command reads one. Empty: it does not.
 std::string kept_by_plan(const CLI::App& command, const std::vector<std::string>& known,
                          const std::string& flag) {
-  const auto has = [&](const std::string& name) { return std::count(known.begin(), known.end(), name) > 0; };
   const bool reads_plan = command.get_name() == "explain" || command.get_name() == "report" ||
                           command.get_name() == "export" || command.get_name() == "diff";
   const std::string_view meant = flag_meant(flag);
@@ -87,8 +94,8 @@ std::string kept_by_plan(const CLI::App& command, const std::vector<std::string>
   const bool is_key = std::any_of(keys().begin(), keys().end(), [&](const Key& key) {
     return key.section != run_section && (key.flag == name || (!key.alias.empty() && key.alias == name));
   });
-  if (!reads_plan || !is_key || has(name)) return "";
-  if (has("--why-not"))
+  if (!reads_plan || !is_key || has_flag(known, name)) return "";
+  if (has_flag(known, "--why-not"))
     return fmt::format("the plan's job says it; --why-not \"{} ...\" places the plan with another", name);
   return "the plan's job says it; plan anew with `boxcar simulate` or `boxcar search` for another";
 }
@@ -147,6 +154,30 @@ void check_one_model(const std::vector<std::string>& given) {
 }
 
 }  // namespace
+
+std::vector<std::string> with_constants_named(const CLI::App& app, std::vector<std::string> words) {
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands({}))
+    if (!words.empty() && command->get_name() == words.front()) known = flag_names(*command);
+  if (!has_flag(known, "--what-if")) return words;
+  std::vector<std::string> result;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const size_t equals = words[i].find('=');
+    const std::string flag = words[i].substr(0, equals);
+    const bool is_unknown = flag.starts_with("--") && !has_flag(known, flag) && flag_meant(flag).empty();
+    const bool has_value =
+        equals != std::string::npos || (i + 1 < words.size() && !words[i + 1].starts_with("-"));
+    const std::string constant = is_unknown && has_value ? constant_named(flag) : "";
+    if (constant.empty()) {
+      result.push_back(words[i]);
+      continue;
+    }
+    result.push_back("--what-if");
+    result.push_back(constant + "=" +
+                     (equals != std::string::npos ? words[i].substr(equals + 1) : words[++i]));
+  }
+  return result;
+}
 
 CLI::Validator whole_number(int64_t least, int64_t most) {
   return validator([=](std::string& text) {

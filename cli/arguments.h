@@ -44,6 +44,11 @@ CLI::Validator whole_number(int64_t least, int64_t most);
 CLI::Validator number(double least, double most);
 CLI::Validator not_empty();
 
+// A command line's words after the program's name, in which flags with the name of a cluster's constant are
+// changes of it, if the command takes such: {"--link-bandwidth", "450GB/s"} becomes {"--what-if",
+// "node.link_bandwidth=450GB/s"}.
+std::vector<std::string> with_constants_named(const CLI::App& app, std::vector<std::string> words);
+
 // Refuses flags unknown to `command`, which allows extras, with the nearest name, and further arguments.
 void refuse_extras(const CLI::App& command);
 

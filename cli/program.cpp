@@ -9,9 +9,11 @@
 #include <iostream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "backends/mpi/mpi_transport.h"
+#include "cli/arguments.h"
 #include "cli/calibrate_command.h"
 #include "cli/campaign_command.h"
 #include "cli/compare_trace_command.h"
@@ -110,7 +112,9 @@ int run_program(int argc, const char* const* argv, Extent extent) {
   app.footer("Pages docs/... are in the source folder, or beside an installed program in share/doc/boxcar.");
   check_command(app, argc, argv);
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words = with_constants_named(app, {argv + 1, argv + argc});
+    std::reverse(words.begin(), words.end());  // as CLI11 takes them
+    app.parse(std::move(words));
   } catch (const CLI::RequiredError& e) {  // "op is required"
     const std::string what = e.what();
     throw Error::input(what.substr(0, what.find(" is required")),

@@ -5,6 +5,7 @@
 #include "backends/machines/framework.h"
 #include "backends/machines/strict_yaml.h"
 #include "backends/machines/yaml_reader.h"
+#include "sbp/error.h"
 
 namespace boxcar::backends {
 
@@ -16,6 +17,8 @@ Framework parse_framework(const std::string& yaml, const std::string& file) {
   YamlReader reader(*fields);
   visit(reader, framework);
   fields->done();
+  if (framework.retained_bytes.contains("all_gather"))  // how it was said before
+    throw Error::input(file, "retained_bytes: all_gather is no op; write gathered_stay: true");
   return framework;
 }
 

@@ -144,6 +144,8 @@ TEST(Frameworks, RefuseWhatTheyDoNotKnow) {
             "s.yaml:2:16: update_in_one: maybe is not true or false");
   EXPECT_EQ(said("name: s\nfused_softmax: {multiple: 4}\n"),
             "s.yaml:2:16: fused_softmax: missing key longest");
+  EXPECT_EQ(said("name: s\nretained_bytes: {all_gather: 1}\n"),
+            "s.yaml: retained_bytes: all_gather is no op; write gathered_stay: true");
   EXPECT_EQ(said("name: s\nretained_bytes: {dropout: -1}\n"),
             "s.yaml:2:27: retained_bytes.dropout: -1 is outside 0 to 100");
   EXPECT_THAT(said("name: s\nhost_per_ops: 1\n"),

@@ -201,7 +201,7 @@ TEST(JobWords, FlagsThatPeopleTry) {
   of_search("--verbose", "did you mean --json, which prints every number?");
   of_search("--timeout=5s", "did you mean --budget?");
   of_search("--memory-limit=70GB", "did you mean --memory?");
-  of_search("--output=best.txt", "did you mean --out?");
+  of_search("--output-file=best.txt", "did you mean --output?");
   of_search("--config=job.yaml", "give the file first, without a flag");
   of_search("--ttft=1", "training alone is planned: nothing is generated");
   expect({"sweep", "s.yaml", "-o", "r.db", "--json"},

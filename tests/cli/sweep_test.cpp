@@ -431,30 +431,6 @@ TEST_F(SweepCommand, RefusesAFolderThatMayNotBeWritten) {
             "boxcar: " + out + ": cannot be written: Permission denied\n");
 }
 
-// docs/sweep.md begins with a file, then commands and their outputs, each a block of lines that are set in.
-TEST_F(SweepCommand, ThePageShowsWhatItPrints) {
-  std::ifstream page(BOXCAR_SOURCE_DIR "/docs/sweep.md");
-  std::vector<std::string> blocks;
-  bool inside = false;
-  for (std::string line; std::getline(page, line) && !line.starts_with("## ");) {
-    if (line.starts_with("    ")) {
-      if (!inside) blocks.emplace_back();
-      blocks.back() += line.substr(4) + "\n";
-    }
-    inside = line.starts_with("    ");
-  }
-  ASSERT_EQ(blocks.size(), 7u);
-  write(blocks[0], "sweep.yaml");
-  for (size_t i = 1; i < blocks.size(); i += 2) {
-    const Output output = tests::run_another(
-        "/bin/sh",
-        {"-c", "cd " + folder_ + " && " + tests::replace_all(blocks[i], "build/boxcar", BOXCAR_PROGRAM)});
-    EXPECT_EQ(output.out, blocks[i + 1]) << "put what the command prints into docs/sweep.md";
-    // Nothing but progress, on a machine that takes long.
-    EXPECT_THAT(output.err, testing::MatchesRegex("(boxcar: [0-9]+ of [0-9]+ points[^\n]*\n)*"));
-  }
-}
-
 TEST(SweepWithoutSqlite, SaysSo) {
   if (sweep::has_sqlite()) GTEST_SKIP() << "this build has it";
   const TemporaryFile file("s.yaml", "model: gpt2\n");

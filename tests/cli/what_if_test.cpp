@@ -199,5 +199,19 @@ TEST(WhatIf, ASavedPlanIsSimulatedWithAnotherRoutingSkew) {
             "boxcar: --routing-skew: has no effect on a plan without experts\n");
 }
 
+// With "=" or without. A command without --what-if does not know it.
+TEST(WhatIf, AFlagWithTheNameOfAConstantChangesIt) {
+  const auto step = [](std::vector<std::string> more) {
+    more.push_back("--tp=4");
+    return document(std::move(more))["step_time_s"].get<double>();
+  };
+  const double changed = step({"--what-if=node.link_bandwidth=3GB/s"});
+  EXPECT_GT(changed, 1.1 * step({}));
+  EXPECT_EQ(step({"--link-bandwidth=3GB/s"}), changed);
+  EXPECT_EQ(step({"--link-bandwidth", "3GB/s"}), changed);
+  EXPECT_THAT(tests::run_program({"train", "--model=gpt2", "--link-bandwidth=3GB/s"}).err,
+              HasSubstr("--link-bandwidth: unknown flag"));
+}
+
 }  // namespace
 }  // namespace boxcar::cli
