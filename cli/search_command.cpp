@@ -542,9 +542,11 @@ void add_search_command(CLI::App& app, int& exit_code, Extent extent) {
       ->add_option("--what-if", arguments->changes,
                    "a constant of the cluster otherwise than described; may be repeated")
       ->type_name("NAME=NUMBER|NAME=FACTORx")
+      ->allow_extra_args(false)
       ->take_all();
   command->add_option("--straggler", arguments->stragglers, "a slow device; may be repeated")
       ->type_name("rank=NUMBER,slowdown=FACTOR")
+      ->allow_extra_args(false)
       ->take_all();
   command->add_flag("--no-partial", arguments->no_partial,
                     "no op reads partial values: what sharding in two kinds would give");

@@ -193,9 +193,11 @@ void add_simulate_command(CLI::App& app, int& exit_code, Extent extent) {
       ->add_option("--what-if", arguments->changes,
                    "a constant of the cluster otherwise than described; may be repeated")
       ->type_name("NAME=NUMBER|NAME=FACTORx")
+      ->allow_extra_args(false)
       ->take_all();
   command->add_option("--straggler", arguments->stragglers, "a slow device; may be repeated")
       ->type_name("rank=NUMBER,slowdown=FACTOR")
+      ->allow_extra_args(false)
       ->take_all();
   CLI::Option* jitter = command
                             ->add_option("--jitter", arguments->jitter.deviation,

@@ -209,6 +209,8 @@ TEST(WhatIf, AFlagWithTheNameOfAConstantChangesIt) {
   EXPECT_GT(changed, 1.1 * step({}));
   EXPECT_EQ(step({"--link-bandwidth=3GB/s"}), changed);
   EXPECT_EQ(step({"--link-bandwidth", "3GB/s"}), changed);
+  EXPECT_THAT(tests::run_program({"simulate", "--link-bandwidth", "3GB/s", "no_such_job.yaml"}).err,
+              HasSubstr("no_such_job.yaml: cannot be read"));
   EXPECT_THAT(tests::run_program({"train", "--model=gpt2", "--link-bandwidth=3GB/s"}).err,
               HasSubstr("--link-bandwidth: unknown flag"));
 }
