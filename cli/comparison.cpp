@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 #include "cli/verdict.h"
@@ -112,23 +112,22 @@ std::vector<Difference> differences_of(const GivenKeys& a, const GivenKeys& b) {
   const bool recompute = stages && (is_by_stage(layers, a) || is_by_stage(layers, b));
   // A kind of recomputation changes together with the layers that have it.
   const bool kinds = text_of(a, "parallel.recompute") != text_of(b, "parallel.recompute");
-  std::vector<Difference> all;
-  if (degrees || stages) all.emplace_back();
-  std::optional<size_t> of_kinds;
-  for (const std::string& path : paths) {
+  // Keys that change together have one name.
+  const auto group_of = [&](const std::string& path) -> std::string {
     const bool recomputes = path.starts_with("parallel.recompute");
-    const bool together =
-        is_degree(path) || is_model(path) || (recompute && recomputes) ||
-        (stages && (path == "parallel.virtual_stages" || is_by_stage(path, a) || is_by_stage(path, b)));
-    if (!together && kinds && recomputes) {
-      if (!of_kinds) of_kinds = all.size(), all.emplace_back();
-      put(all[*of_kinds].a, a, path);
-      put(all[*of_kinds].b, b, path);
-      continue;
-    }
-    Difference& one = together ? all.front() : all.emplace_back();
-    put(one.a, a, path);
-    put(one.b, b, path);
+    if (is_degree(path) || is_model(path) || (recompute && recomputes) ||
+        (stages && (path == "parallel.virtual_stages" || is_by_stage(path, a) || is_by_stage(path, b))))
+      return "degrees";
+    return kinds && recomputes ? "recomputation" : path;
+  };
+  std::vector<Difference> all;
+  std::map<std::string, size_t> at;  // by group
+  if (degrees || stages) at["degrees"] = 0, all.emplace_back();
+  for (const std::string& path : paths) {
+    const auto [group, is_new] = at.try_emplace(group_of(path), all.size());
+    if (is_new) all.emplace_back();
+    put(all[group->second].a, a, path);
+    put(all[group->second].b, b, path);
   }
   return all;
 }

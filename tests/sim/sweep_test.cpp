@@ -162,7 +162,7 @@ TEST_F(SweepOfSquares, AFileIsMendedWhoseWriterDied) {
                                     "kill -9 \\$PPID; sleep 1; } | sqlite3 " +
                                     half})
           .exit_code == 127)
-    GTEST_SKIP();
+    GTEST_SKIP() << "no program sqlite3";
   if (!std::filesystem::exists(half + "-journal")) GTEST_SKIP() << "sqlite3 left no journal";
   EXPECT_EQ(read_runs(half, format_of("1.0"), {.where = "square > 10", .columns = {"length"}}).rows.size(),
             1u);
