@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "sbp/at.h"
 #include "sbp/error.h"
@@ -12,8 +13,12 @@ namespace {
 
 std::string name_of(int actor) { return fmt::format("actor {}", actor); }
 
-void require(bool holds, int actor, std::string_view what, size_t port, std::string_view message) {
-  if (!holds) throw Error::input(fmt::format("{}: {} {}", name_of(actor), what, port), std::string(message));
+template <typename... Args>
+void require(bool holds, int actor, std::string_view what, size_t port, fmt::format_string<Args...> message,
+             Args&&... args) {
+  if (!holds)
+    throw Error::input(fmt::format("{}: {} {}", name_of(actor), what, port),
+                       fmt::format(message, std::forward<Args>(args)...));
 }
 
 [[noreturn]] void broken(int actor, std::string_view what, int port, const std::string& message) {
@@ -28,16 +33,16 @@ int ActorTable::add(std::span<const InSpec> ins, std::span<const OutSpec> outs) 
   state.in_begin = static_cast<int32_t>(ins_.size());
   state.out_begin = static_cast<int32_t>(outs_.size());
   for (size_t i = 0; i < ins.size(); ++i) {
-    require(ins[i].repeat >= 1, actor, "input", i, fmt::format("repeat {}, at least 1", ins[i].repeat));
-    require(ins[i].count >= 1, actor, "input", i, fmt::format("count {}, at least 1", ins[i].count));
+    require(ins[i].repeat >= 1, actor, "input", i, "repeat {}, at least 1", ins[i].repeat);
+    require(ins[i].count >= 1, actor, "input", i, "count {}, at least 1", ins[i].count);
   }
   for (size_t i = 0; i < outs.size(); ++i) {
     const OutSpec& o = outs[i];
-    require(o.count >= 1, actor, "output", i, fmt::format("count {}, at least 1", o.count));
-    require(o.every >= 1, actor, "output", i, fmt::format("every {}, at least 1", o.every));
-    require(o.consumers >= 0, actor, "output", i, fmt::format("consumers {}, not negative", o.consumers));
-    require(o.initial >= 0 && o.initial <= o.count, actor, "output", i,
-            fmt::format("initial {}, from 0 to the count {}", o.initial, o.count));
+    require(o.count >= 1, actor, "output", i, "count {}, at least 1", o.count);
+    require(o.every >= 1, actor, "output", i, "every {}, at least 1", o.every);
+    require(o.consumers >= 0, actor, "output", i, "consumers {}, not negative", o.consumers);
+    require(o.initial >= 0 && o.initial <= o.count, actor, "output", i, "initial {}, from 0 to the count {}",
+            o.initial, o.count);
   }
   for (const InSpec& spec : ins) ins_.push_back({spec.repeat, spec.count});
   for (const OutSpec& spec : outs) {

@@ -164,6 +164,7 @@ struct Program {
 struct RankClass {
   int program = 0;
   std::vector<int> devices;  // global ids, ascending
+  friend bool operator==(const RankClass&, const RankClass&) = default;
 };
 
 // Disjoint groups of devices that form communicators, in rank order.

@@ -44,16 +44,16 @@ std::vector<std::vector<int64_t>> numbers_of(const std::string& name, const std:
   const Attr& first = at[0].at(name);
   for (const Attrs& one : at) {
     const auto found = one.find(name);
-    const std::string got = found == one.end() ? "missing" : to_text(found->second);
     if (found != one.end()) numbers.push_back(whole_numbers(found->second));
     const bool alike = found != one.end() && found->second.index() == first.index() &&
                        numbers.back().size() == numbers[0].size() &&
                        with_whole_numbers(first, numbers.back()) == found->second;
     if (!alike)
-      throw Error::fault("attribute " + name,
-                         fmt::format("is {} on one rank and {} on another of its class, which differ in more "
-                                     "than whole numbers",
-                                     to_text(first), got));
+      throw Error::fault(
+          "attribute " + name,
+          fmt::format("is {} on one rank and {} on another of its class, which differ in more "
+                      "than whole numbers",
+                      to_text(first), found == one.end() ? "missing" : to_text(found->second)));
   }
   return numbers;
 }
@@ -90,18 +90,21 @@ Attr with_whole_numbers(const Attr& attr, const std::vector<int64_t>& numbers) {
 
 void add_difference(Attrs& attrs, const std::string& name, const std::string& dim,
                     const std::vector<Attrs>& at) {
+  const auto is_first = [&](const Attrs& one) {
+    const auto found = one.find(name);
+    return found != one.end() && found->second == at[0].at(name);
+  };
+  if (std::all_of(at.begin(), at.end(), is_first)) return;  // nearly always
   const std::vector<std::vector<int64_t>> numbers = numbers_of(name, at);
   const std::vector<int64_t>& first = numbers[0];
   std::vector<int64_t> step(first.size()), all;
-  bool same = true, even = true;
+  bool even = true;
   for (size_t k = 0; k < numbers.size(); ++k)
     for (size_t i = 0; i < first.size(); ++i) {
       if (k == 1) step[i] = numbers[k][i] - first[i];
-      same = same && numbers[k][i] == first[i];
       even = even && numbers[k][i] == first[i] + step[i] * static_cast<int64_t>(k);
       all.push_back(numbers[k][i]);
     }
-  if (same) return;
   const bool one = std::holds_alternative<int64_t>(attrs.find(name)->second);
   if (!even)
     attrs[name + std::string(list_mark) + dim] = all;

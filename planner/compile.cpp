@@ -13,12 +13,6 @@ namespace boxcar::planner {
 
 ir::Plan compile(const ResolvedJob& job) { return compile(lay_out(job), job); }
 
-ir::Plan compile(const LaidOut& laid, const ResolvedJob& job) {
-  ir::Plan plan = compile(laid);
-  plan.facts = facts_of(laid.graph, job);
-  return plan;
-}
-
 ir::Plan compile(const ir::Graph& graph, int micro_batches, const backends::Cluster& cluster) {
   if (micro_batches < 1)
     throw Error::input("micro_batches", fmt::format("is {}, expected at least 1", micro_batches));

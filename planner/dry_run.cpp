@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -113,9 +112,10 @@ class Runner {
       : view_(view),
         on_act_(on_act),
         reduced_(view),
-        units_(view.units.size()),
-        waiters_(view.nodes.size(), -1) {
+        done_(view.units.size()),
+        waiters_(view.units.size(), -1) {
     for (size_t u = 0; u < view.units.size(); ++u) {
+      add(view.units[u]);
       if (!reduced_.is_silent(static_cast<int>(u))) left_ += view.units[u].acts;
     }
     for (const Station& station : view.stations) heads_.push_back(head(station));
@@ -125,10 +125,9 @@ class Runner {
   DryRun run() {
     for (int s = 0; s < static_cast<int>(heads_.size()); ++s) todo_.push_back({s, false});
     int64_t all = left_;
-    while (!todo_.empty()) {
-      const Todo next = todo_.front();
-      todo_.pop_front();
-      next.is_unit ? attempt(next.index) : look(next.index);
+    for (std::vector<Todo> round; !todo_.empty(); round.clear()) {
+      std::swap(round, todo_);
+      for (const Todo& next : round) next.is_unit ? attempt(next.index) : look(next.index);
     }
     DryRun result;
     result.ended = left_ == 0;
@@ -138,11 +137,19 @@ class Runner {
   }
 
  private:
+  // A need of a unit's member, as it is checked: millions of times.
+  struct UnitNeed {
+    int on = 0;  // a unit
+    int div = 1, shift = 0, mul = 1;
+    int node = 0;  // the member
+    const Need* need = nullptr;
+    int64_t acts(int j) const { return int64_t{(div == 1 ? j : j / div) + shift} * mul; }
+  };
   struct UnitState {
-    int done = 0;
-    int arrived = 0;             // stations that have reached it
-    int member = 0;              // the node whose need is checked next,
-    const Need* need = nullptr;  // and the need; null: that node's first
+    int stations_begin = 0, stations_end = 0;  // in stations_
+    int needs_begin = 0, needs_end = 0;        // in needs_
+    int arrived = 0;                           // stations that have reached it
+    int need = 0;                              // the one that is checked next
     int next_waiter = -1;
   };
   // A unit to attempt again, or a station to check.
@@ -155,6 +162,19 @@ class Runner {
     std::vector<std::vector<StationEntry>> entries;  // by phase, without silent ones
     size_t run = 0, entry = 0;
   };
+
+  void add(const Unit& unit) {
+    UnitState state;
+    state.stations_begin = static_cast<int>(stations_.size());
+    stations_.insert(stations_.end(), unit.stations.begin(), unit.stations.end());
+    state.stations_end = static_cast<int>(stations_.size());
+    state.needs_begin = state.need = static_cast<int>(needs_.size());
+    for (const int node : unit.nodes)
+      for (const Need* need = reduced_.begin(node); need != reduced_.end(node); ++need)
+        needs_.push_back({at(view_.nodes, need->on).unit, need->div, need->shift, need->mul, node, need});
+    state.needs_end = static_cast<int>(needs_.size());
+    units_.push_back(state);
+  }
 
   Head head(const Station& station) const {
     Head head;
@@ -196,43 +216,34 @@ class Runner {
   void look(int station) {
     int unit = current(station);
     if (unit < 0) return;
-    if (++at(units_, unit).arrived == static_cast<int>(at(view_.units, unit).stations.size())) attempt(unit);
+    UnitState& state = at(units_, unit);
+    if (++state.arrived == state.stations_end - state.stations_begin) attempt(unit);
   }
 
-  // Acts if all needs are met, else joins the waiters of the node that it needs.
+  // Acts if all needs are met, else joins the waiters of the unit that it needs.
   void attempt(int unit) {
     UnitState& state = at(units_, unit);
-    const Unit& u = at(view_.units, unit);
-    for (; state.member < static_cast<int>(u.nodes.size()); ++state.member, state.need = nullptr) {
-      int node = at(u.nodes, state.member);
-      if (!state.need) state.need = reduced_.begin(node);
-      for (; state.need != reduced_.end(node); ++state.need) {
-        if (done(state.need->on) >= state.need->acts(state.done)) continue;
-        state.next_waiter = at(waiters_, state.need->on);
-        at(waiters_, state.need->on) = unit;
-        return;
-      }
+    for (; state.need < state.needs_end; ++state.need) {
+      const UnitNeed& need = at(needs_, state.need);
+      if (at(done_, need.on) >= need.acts(at(done_, unit))) continue;
+      state.next_waiter = std::exchange(at(waiters_, need.on), unit);
+      return;
     }
     act(unit);
   }
 
-  int done(int node) const { return at(units_, at(view_.nodes, node).unit).done; }
-
   void act(int unit) {
     UnitState& state = at(units_, unit);
-    const Unit& u = at(view_.units, unit);
     if (on_act_) on_act_(unit);
-    ++state.done;
+    ++at(done_, unit);
     --left_;
-    state.arrived = state.member = 0;
-    state.need = nullptr;
-    for (int node : u.nodes) {
-      for (int w = std::exchange(at(waiters_, node), -1); w >= 0; w = at(units_, w).next_waiter)
-        todo_.push_back({w, true});
-    }
-    for (int s : u.stations) {
-      ++at(heads_, s).entry;
-      todo_.push_back({s, false});
+    state.arrived = 0;
+    state.need = state.needs_begin;
+    for (int w = std::exchange(at(waiters_, unit), -1); w >= 0; w = at(units_, w).next_waiter)
+      todo_.push_back({w, true});
+    for (int s = state.stations_begin; s < state.stations_end; ++s) {
+      ++at(heads_, at(stations_, s)).entry;
+      todo_.push_back({at(stations_, s), false});
     }
   }
 
@@ -240,7 +251,7 @@ class Runner {
   // repeats.
   std::vector<Wait> cycle() {
     int unit = 0;
-    while (reduced_.is_silent(unit) || at(units_, unit).done == at(view_.units, unit).acts) ++unit;
+    while (reduced_.is_silent(unit) || at(done_, unit) == at(view_.units, unit).acts) ++unit;
     std::vector<int> seen(view_.units.size(), -1);
     std::vector<Wait> path;
     while (at(seen, unit) < 0) {
@@ -262,18 +273,18 @@ class Runner {
     }
     if (state.arrived < static_cast<int>(u.stations.size())) {
       std::string reason = "takes its turn on the queue on which it acts, before itself";
-      return {{u.nodes[0], state.done, reason}, unit};
+      return {{u.nodes[0], at(done_, unit), reason}, unit};
     }
-    const Need& need = *state.need;
-    int other = at(view_.nodes, need.on).unit;
-    Wait wait{at(u.nodes, state.member), state.done, {}};
-    std::string act = view_.act_text(need.on, static_cast<int>(need.acts(state.done)) - 1);
+    const UnitNeed& blocked = at(needs_, state.need);
+    const Need& need = *blocked.need;
+    Wait wait{blocked.node, at(done_, unit), {}};
+    std::string act = view_.act_text(need.on, static_cast<int>(need.acts(at(done_, unit))) - 1);
     int producer = need.data ? need.on : wait.node;
     const ir::Program& program = view_.program_of(at(view_.nodes, producer).instance);
     const std::string& reg = at(program.registers, need.reg).name;
     wait.reason = need.data ? fmt::format("needs %{} from {}", reg, act)
                             : fmt::format("needs a free slot of %{}, which {} reads", reg, act);
-    return {std::move(wait), other};
+    return {std::move(wait), blocked.on};
   }
 
   Wait order_wait(int unit, int s, int first) const {
@@ -285,8 +296,8 @@ class Runner {
                                           view_.instance_text(station.instance))
                             : fmt::format("on {} of {}", at(queues, std::max(0, station.queue)).name,
                                           view_.instance_text(station.instance));
-    return {node, at(units_, unit).done,
-            fmt::format("comes after {} {}", view_.act_text(other, at(units_, first).done), where)};
+    return {node, at(done_, unit),
+            fmt::format("comes after {} {}", view_.act_text(other, at(done_, first)), where)};
   }
 
   // The unit's node of that instance, else its first node, because a pull takes its turn elsewhere.
@@ -301,11 +312,14 @@ class Runner {
   const StepView& view_;
   const std::function<void(int unit)>& on_act_;
   ReducedView reduced_;
+  std::vector<int> stations_;    // by unit
+  std::vector<UnitNeed> needs_;  // by unit and its node
   std::vector<UnitState> units_;
-  std::vector<int> waiters_;                 // by node: the first unit that waits for it, -1: none
+  std::vector<int> done_;                    // by unit: acts that have ended
+  std::vector<int> waiters_;                 // by unit: the first unit that waits for it, -1: none
   std::vector<Head> heads_;                  // by station
   std::vector<std::vector<int>> run_index_;  // by program, place in the schedule: which run of its phase
-  std::deque<Todo> todo_;
+  std::vector<Todo> todo_;
   int64_t left_ = 0;
 };
 

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "planner/arena.h"
+#include "planner/facts.h"
 #include "planner/gradients_first.h"
 #include "planner/lower.h"
+#include "planner/lowering/states.h"
 #include "planner/reduced_gradients.h"
 #include "planner/sharding.h"
 #include "planner/sizes.h"
@@ -32,6 +34,19 @@ std::vector<char> later_gradients(const LaidOut& laid) {
 }
 
 }  // namespace
+
+Hints layout_hints(Hints hints) {
+  const Hints defaults;
+  hints.grad_bucket_mb = defaults.grad_bucket_mb;
+  hints.overlap_grad = defaults.overlap_grad;
+  hints.overlap_param = defaults.overlap_param;
+  hints.scatter_gather = defaults.scatter_gather;
+  hints.retained_bytes = defaults.retained_bytes;
+  hints.gathered_stay = defaults.gathered_stay;
+  hints.keeps_float8 = defaults.keeps_float8;
+  hints.fused_optimizer = defaults.fused_optimizer;
+  return hints;
+}
 
 LaidOut lay_out(const ResolvedJob& job) { return lay_out(job, nullptr); }
 
@@ -76,16 +91,28 @@ LaidOut lay_out(ir::Graph graph, const Mesh& mesh, Pins pins, int micro_batches)
   return laid;
 }
 
-ir::Plan compile(const LaidOut& laid) {
+namespace {
+
+ir::Plan compile(const LaidOut& laid, const Hints& hints) {
   const auto readers = ir::consumers(laid.graph);
   CommTable comms(laid.mesh, laid.pipeline.stages);
   RouteTable routes(laid.mesh);
-  ir::Plan plan =
-      lower({laid.graph, laid.hints, sharding_of(laid.hints), laid.mesh, laid.pipeline, laid.sites, laid.pins,
-             laid.layouts, readers, tied_gradients(laid.graph, laid.sites), comms, routes});
+  ir::Plan plan = lower({laid.graph, hints, sharding_of(hints), laid.mesh, laid.pipeline, laid.sites,
+                         laid.pins, laid.layouts, readers, tied_gradients(laid.graph, laid.sites),
+                         made_of_states(laid.graph, laid.sites), comms, routes});
   check_sizes(plan, laid.pipeline.stages);
   for (ir::Program& program : plan.programs) plan_memory(program);
   ir::check(plan);
+  return plan;
+}
+
+}  // namespace
+
+ir::Plan compile(const LaidOut& laid) { return compile(laid, laid.hints); }
+
+ir::Plan compile(const LaidOut& laid, const ResolvedJob& job) {
+  ir::Plan plan = compile(laid, job->parallel);
+  plan.facts = facts_of(laid.graph, job);
   return plan;
 }
 

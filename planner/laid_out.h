@@ -32,6 +32,9 @@ struct LaidOut {
 };
 
 LaidOut lay_out(const ResolvedJob& job);
+// The hints that lay_out reads, with defaults for those that only lowering reads. Jobs with equal training
+// graphs, micro-batches and layout hints have equal layouts.
+Hints layout_hints(Hints hints);
 // The same with the layouts that `choose` gives for the job's training graph; the others are deduced.
 using Choose = std::function<Layouts(const ir::Graph& graph, const Hints& hints, const Mesh& mesh)>;
 LaidOut lay_out(const ResolvedJob& job, const Choose& choose);
@@ -45,7 +48,8 @@ LaidOut lay_out(ir::Graph graph, const Mesh& mesh, Pins pins, int micro_batches)
 // Does lowering, registers and memory. The plan is checked but has no facts and is not yet verified.
 ir::Plan compile(const LaidOut& laid);
 
-// The same with the facts of the job that was laid out.
+// The same for a job with these layouts, whose hints may differ in what lowering alone reads, and with its
+// facts.
 ir::Plan compile(const LaidOut& laid, const ResolvedJob& job);
 
 Places places_of(const LaidOut& laid);

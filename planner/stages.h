@@ -24,6 +24,7 @@ struct OpSite {
   int chunk = 0;
   Run run = Run::forward;
   bool joint = false;  // sums its inputs over all stages
+  bool is_on(int its_stage) const { return stage == its_stage || stage < 0; }
   friend auto operator<=>(const OpSite&, const OpSite&) = default;
 };
 

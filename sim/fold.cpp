@@ -210,27 +210,25 @@ bool leaves_a_node(const ir::Plan& plan, const backends::Cluster& cluster) {
 
 }  // namespace
 
-ir::Plan refine(const ir::Plan& plan, const backends::Cluster& cluster) {
+std::vector<ir::RankClass> refine(const ir::Plan& plan, const backends::Cluster& cluster) {
   if (leaves_a_node(plan, cluster) && !Platform(cluster).folds_between_nodes()) return unfold(plan);
   Colours colours = Refinement(plan, cluster).run();
-  ir::Plan refined = plan;
-  refined.classes.clear();
+  std::vector<ir::RankClass> refined;
   for (const ir::RankClass& cls : plan.classes) {
     std::map<int, size_t> part;  // by colour; parts of a class are numbered as their first devices come
     for (int device : cls.devices) {
-      auto [found, made] = part.try_emplace(at(colours, device), refined.classes.size());
-      if (made) refined.classes.push_back({cls.program, {}});
-      refined.classes[found->second].devices.push_back(device);
+      auto [found, made] = part.try_emplace(at(colours, device), refined.size());
+      if (made) refined.push_back({cls.program, {}});
+      refined[found->second].devices.push_back(device);
     }
   }
   return refined;
 }
 
-ir::Plan unfold(const ir::Plan& plan) {
-  ir::Plan unfolded = plan;
-  unfolded.classes.assign(static_cast<size_t>(plan.devices), {});
+std::vector<ir::RankClass> unfold(const ir::Plan& plan) {
+  std::vector<ir::RankClass> unfolded(static_cast<size_t>(plan.devices));
   for (const ir::RankClass& cls : plan.classes) {
-    for (int device : cls.devices) at(unfolded.classes, device) = {cls.program, {device}};
+    for (int device : cls.devices) at(unfolded, device) = {cls.program, {device}};
   }
   return unfolded;
 }

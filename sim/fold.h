@@ -11,16 +11,18 @@
 // for every pair (fat trees, tori, dragonflies), every device of a plan that leaves a node is a class.
 #pragma once
 
+#include <vector>
+
 #include "backends/machines/forward.h"
 #include "ir/plan.h"
 
 namespace boxcar::sim {
 
-// The plan with its classes split as far as the cluster makes their members differ; programs are shared.
-// Classes stay in order; parts of one are ordered by their first device.
-ir::Plan refine(const ir::Plan& plan, const backends::Cluster& cluster);
+// The plan's classes, split as far as the cluster makes their members differ. Classes stay in order; parts of
+// one are ordered by their first device.
+std::vector<ir::RankClass> refine(const ir::Plan& plan, const backends::Cluster& cluster);
 
 // Every device a class of its own, by device.
-ir::Plan unfold(const ir::Plan& plan);
+std::vector<ir::RankClass> unfold(const ir::Plan& plan);
 
 }  // namespace boxcar::sim

@@ -25,7 +25,8 @@ namespace boxcar::sim {
 class Machine {
  public:
   // `slowdown`: share of the compute queue's speed lost while a collective of the unit runs.
-  // `periodic`: a period of micro-batches inside a step that is proved to repeat is repeated by arithmetic.
+  // `periodic`: a period of micro-batches inside a step that is proved to repeat is repeated by arithmetic. A
+  // step that has come to a state of the step before ends as that one did, unless the timeline is kept.
   // `timeline`: by unit, whether its acts are kept.
   Machine(const Wiring& wiring, double slowdown, std::vector<char> timeline, bool periodic);
 
@@ -84,6 +85,7 @@ class Machine {
   // A state, and the past counts to which a repeated period adds.
   struct Sample {
     Fingerprint state;
+    Fingerprint exact;  // also of places in the schedules and rates
     Ticks now = 0;
     std::vector<int> step, run;      // by queue
     std::vector<int64_t> turns;      // by turn
@@ -91,6 +93,7 @@ class Machine {
     std::vector<int64_t> open_acts;  // by actor on an open queue
     std::vector<int64_t> levels;     // bytes held, by unit
     std::vector<Ticks> totals;       // of the meter
+    std::vector<int64_t> held;       // of the meter; if a step may end like the one before
     size_t timeline = 0;
   };
 
@@ -139,6 +142,8 @@ class Machine {
   Fingerprint fingerprint(bool with_rates) const;
   Sample sample() const;
   void look_for_period();
+  bool ends_like(const Sample& before, const Sample& now) const;
+  void end_like(const Sample& before, const Sample& now);
   int64_t repeats(const Sample& before, const Sample& now) const;
   int64_t repeats_of_queue(int queue, int before, int now) const;
   int occurrences(int queue, int phase, int run) const;
@@ -183,10 +188,11 @@ class Machine {
   std::vector<size_t> marks_;        // of the timeline, at the ends of steps
   std::vector<Fingerprint> states_;  // at the ends of steps
   bool periodic_ = false;
-  int reference_ = -1;  // the queue whose progress triggers samples
+  bool ends_early_ = false;  // if a step has come to a state of the step before
+  int reference_ = -1;       // the queue whose progress triggers samples
   bool sample_due_ = false;
   int repeated_in_ = -1;                               // the step in which a period was repeated last
-  std::vector<Sample> samples_;                        // of this step
+  std::vector<Sample> samples_, samples_before_;       // of this step, and of the step before
   std::vector<std::vector<std::vector<int>>> moduli_;  // by queue and phase: rates above 1 of its actors
   std::vector<Ticks> times_;  // of a group's members: each one's start, then the last one's end
   Ticks now_ = 0;

@@ -6,8 +6,6 @@
 #include "sim/machine.h"
 
 namespace boxcar::sim {
-namespace {}  // namespace
-
 void Machine::begin(int lead) {
   ActState& act = at(acts_, lead);
   auto all = members(lead);

@@ -147,16 +147,51 @@ void Machine::look_for_period() {
       std::find_if(samples_.rbegin(), samples_.rend(), [&](const Sample& s) { return s.state == state; });
   Sample now = sample();
   now.state = state;
+  if (ends_early_) {
+    now.exact = fingerprint(true);
+    now.held = meter_.held(now_);
+    const auto same = std::find_if(samples_before_.begin(), samples_before_.end(),
+                                   [&](const Sample& s) { return ends_like(s, now); });
+    if (same != samples_before_.end()) return end_like(*same, now);
+  }
   if (before != samples_.rend()) {
     int64_t times = repeats(*before, now);
     if (times > 0) {
       repeat(*before, now, times);
       repeated_in_ = at(queues_, reference_).step;
-      samples_.clear();
       return;
     }
   }
   samples_.push_back(std::move(now));
+}
+
+// Whether the state is that of `before`, a step later.
+bool Machine::ends_like(const Sample& before, const Sample& now) const {
+  if (before.exact != now.exact || before.held != now.held) return false;
+  const auto left = [&](const Sample& sample, size_t step) {
+    return step < sample.left.size() ? sample.left[step] : acts_per_step_;
+  };
+  for (size_t step = 0; step < now.left.size(); ++step)
+    if (left(now, step + 1) != left(before, step)) return false;
+  size_t open = 0;
+  for (int a = 0; a < table_.size(); ++a) {
+    const WiredActor& wired = at(wiring_.actors, a);
+    if (at(wiring_.queues, wired.queue).ordered) continue;
+    if (now.open_acts[open] - before.open_acts[open] != wired.per_step) return false;
+    ++open;
+  }
+  return true;
+}
+
+// Ends the step as the one before ended after the state `before`, with the same state at its end.
+void Machine::end_like(const Sample& before, const Sample& now) {
+  const Ticks shift = now.now - before.now;
+  meter_.end_like(static_cast<int>(step_ends_.size()), before.now, before.totals, shift);
+  step_ends_.push_back(step_ends_.back() + shift);
+  marks_.push_back(timeline_.size());
+  period_ = 1;
+  done_ = true;
+  time_.stop();
 }
 
 // How often the acts between the samples are certain to come again.

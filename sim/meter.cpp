@@ -61,6 +61,15 @@ int64_t Meter::level(int unit) const {
   return level;
 }
 
+std::vector<int64_t> Meter::held(Ticks now) const {
+  std::vector<int64_t> all;
+  for (const Held& held : held_) {
+    all.insert(all.end(), {held.level, static_cast<int64_t>(held.pending.size())});
+    for (const Change& change : held.pending) all.insert(all.end(), {change.when - now, change.bytes});
+  }
+  return all;
+}
+
 std::vector<Ticks> Meter::totals(int step) const {
   std::vector<Ticks> totals;
   for (size_t s = static_cast<size_t>(step); s < steps_.size(); ++s) {
@@ -87,6 +96,19 @@ void Meter::repeat(int step, Ticks since, const std::vector<Ticks>& before, int6
   }
   for (Held& held : held_) {
     for (Change& change : held.pending) change.when += times * period;
+  }
+}
+
+void Meter::end_like(int step, Ticks since, const std::vector<Ticks>& before, Ticks shift) {
+  size_t next = 0;
+  for (int u = 0; u < static_cast<int>(wiring_.units.size()); ++u) {
+    const StepMeter like = of(u, step - 1);
+    StepMeter& unit = of(u, step);
+    const auto gained = [&](Ticks total) { return total - (next < before.size() ? before[next] : 0); };
+    unit.exposed += gained(like.exposed), ++next;
+    for (size_t q = 0; q < unit.busy.size(); ++q) unit.busy[q] += gained(like.busy[q]), ++next;
+    if (unit.first < 0 && like.first >= 0) unit.first = like.first + shift;
+    if (like.last > since) unit.last = like.last + shift;
   }
 }
 

@@ -35,12 +35,18 @@ class Meter {
   int64_t level(int unit) const;  // now
   int64_t peak(int unit) const;   // of applied changes
 
+  // All that decides later peaks, with times relative to `now`.
+  std::vector<int64_t> held(Ticks now) const;
+
   const StepMeter& step(int unit, int step) { return of(unit, step); }
 
   // Times of all units from step `step` on, flat. repeat() takes those of an earlier moment `since` as
   // `before`: everything in between comes `times` more, each time `period` later.
   std::vector<Ticks> totals(int step) const;
   void repeat(int step, Ticks since, const std::vector<Ticks>& before, int64_t times, Ticks period);
+  // Step `step` goes on as the one before went on after the moment `since` when that one's totals were
+  // `before`, all of it `shift` later.
+  void end_like(int step, Ticks since, const std::vector<Ticks>& before, Ticks shift);
 
  private:
   struct Change {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "backends/machines/cluster.h"
@@ -64,6 +65,14 @@ ClassResult measure(const Wiring& wiring, Meter& meter, int unit_index, int step
   }
   result.peak_bytes = meter.peak(unit_index);
   return result;
+}
+
+// The plan with other classes; none if they are its own.
+std::optional<ir::Plan> with_classes(const ir::Plan& plan, const std::vector<ir::RankClass>& classes) {
+  if (classes == plan.classes) return std::nullopt;
+  std::optional<ir::Plan> changed = plan;
+  changed->classes = classes;
+  return changed;
 }
 
 // By unit: whether its acts are kept.
@@ -157,7 +166,10 @@ Result simulate(const ir::Plan& plan, const backends::Cluster& cluster, const Op
   check_fits(plan, cluster);
   Platform platform(cluster);
   const bool cores = cluster.node.cores > 0;  // every act waits for its share of them by itself
-  ir::Plan folded = options.fold && !options.every_flow && !cores ? refine(plan, cluster) : unfold(plan);
+  const std::vector<ir::RankClass> classes =
+      options.fold && !options.every_flow && !cores ? refine(plan, cluster) : unfold(plan);
+  const std::optional<ir::Plan> changed = with_classes(plan, classes);
+  const ir::Plan& folded = changed ? *changed : plan;
   ActCosts act_costs(folded, cluster);
   std::vector<std::vector<ActCost>> costs;
   for (const ir::RankClass& cls : folded.classes)

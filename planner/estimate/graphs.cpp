@@ -9,6 +9,7 @@ struct Graphs::Known {
   planner::GraphInputs inputs;
   std::once_flag once = {};  // the first user makes the members below
   ir::Graph training = {};
+  std::shared_ptr<const planner::LaidOut> last = {};  // with deduced layouts; guarded by mutex_
 };
 
 std::shared_ptr<Graphs::Known> Graphs::of(planner::GraphInputs inputs) {
@@ -30,10 +31,30 @@ int Graphs::made() const {
   return made_;
 }
 
+const ir::Graph& Graphs::training(Known& known) {
+  std::call_once(known.once, [&] { known.training = planner::training_graph(known.inputs); });
+  return known.training;
+}
+
 planner::LaidOut Graphs::lay_out(const planner::ResolvedJob& job, const planner::Choose& choose) {
   const std::shared_ptr<Known> known = of(planner::graph_inputs(job));
-  std::call_once(known->once, [&] { known->training = planner::training_graph(known->inputs); });
-  return planner::lay_out(known->training, job->parallel, job->train.micro_batches, choose);
+  return planner::lay_out(training(*known), job->parallel, job->train.micro_batches, choose);
+}
+
+std::shared_ptr<const planner::LaidOut> Graphs::laid_out(const planner::ResolvedJob& job) {
+  const std::shared_ptr<Known> known = of(planner::graph_inputs(job));
+  std::shared_ptr<const planner::LaidOut> last;
+  {
+    const std::lock_guard lock(mutex_);
+    last = known->last;
+  }
+  const bool same = last && last->pipeline.micro_batches == job->train.micro_batches &&
+                    planner::layout_hints(last->hints) == planner::layout_hints(job->parallel);
+  if (same) return last;
+  last = std::make_shared<planner::LaidOut>(
+      planner::lay_out(training(*known), job->parallel, job->train.micro_batches));
+  const std::lock_guard lock(mutex_);
+  return known->last = last;
 }
 
 }  // namespace boxcar::search

@@ -25,11 +25,15 @@ class Graphs {
   explicit Graphs(size_t most) : most_(most) {}
 
   planner::LaidOut lay_out(const planner::ResolvedJob& job, const planner::Choose& choose);
+  // With deduced layouts, which jobs that differ in what lowering alone reads share if they follow one
+  // another. For planner::compile(laid, job): the hints in it may be another job's.
+  std::shared_ptr<const planner::LaidOut> laid_out(const planner::ResolvedJob& job);
   int made() const;
 
  private:
   struct Known;
   std::shared_ptr<Known> of(planner::GraphInputs inputs);
+  static const ir::Graph& training(Known& known);
 
   mutable std::mutex mutex_;
   std::list<std::shared_ptr<Known>> known_;  // the most recently used first

@@ -269,7 +269,7 @@ class Boxer {
   bool is_for_all(TensorId t, const NdSbp& from, const NdSbp& to, int phase) const {
     const Mesh& mesh = stage_.in.mesh;
     const bool partial = any_of(from, [](sbp::Sbp s) { return s.is_partial(); });
-    const bool no_larger = !at(tasks_.states.from_states, t) && parts_of(to, mesh) >= parts_of(from, mesh);
+    const bool no_larger = !at(stage_.in.from_states, t) && parts_of(to, mesh) >= parts_of(from, mesh);
     // If a framework keeps gathered activations, its backward pass does not gather them again.
     const bool kept = stage_.in.hints.gathered_stay && stage_.phases.is_forward(phase) &&
                       stage_.tensor(t).role == ir::Role::activation;
@@ -278,7 +278,7 @@ class Boxer {
 
   // Gathers all parameters of a layer together for one pass.
   bool gather_group(TensorId t, int phase) {
-    if (!at(tasks_.states.from_states, t)) return false;
+    if (!at(stage_.in.from_states, t)) return false;
     const auto group = groups_.find({phase, layer_});
     if (group == groups_.end()) return false;
     Bucket all;

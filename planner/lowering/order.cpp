@@ -27,9 +27,8 @@ class Orderer {
   void run() {
     order_passes();
     order_updates();
-    for (OpId o = 0; o < stage_.ops(); ++o)
-      if (const ir::Op& op = stage_.op(o); op.is(ir::OpKind::parameter) && stage_.here(o))
-        keep(op.outputs[0]);
+    for (const OpId o : stage_.ops)
+      if (const ir::Op& op = stage_.op(o); op.is(ir::OpKind::parameter)) keep(op.outputs[0]);
     if (!states_.gathers.empty()) {
       Task gathers{TaskKind::box, stage_.phases.update()};
       gathers.buckets = buckets_of(stage_, states_.gathers, true);
@@ -43,8 +42,8 @@ class Orderer {
 
   void order_passes() {
     std::vector<OpId> ops;
-    for (OpId o = 0; o < stage_.ops(); ++o)
-      if (stage_.here(o) && stage_.site(o).run != Run::update && !is_source(stage_.op(o))) ops.push_back(o);
+    for (const OpId o : stage_.ops)
+      if (stage_.site(o).run != Run::update && !is_source(stage_.op(o))) ops.push_back(o);
     if (stage_.phases.split)  // the graph does not separate the parts of a backward pass
       std::stable_sort(ops.begin(), ops.end(), [&](OpId a, OpId b) {
         return std::max(stage_.site(a).run, Run::backward) < std::max(stage_.site(b).run, Run::backward);
@@ -69,10 +68,9 @@ class Orderer {
 
   void order_updates() {
     std::map<std::string, std::vector<OpId>> together;  // by rule, and by the type of copies with norms
-    for (OpId o = 0; o < stage_.ops(); ++o) {
+    for (const OpId o : stage_.ops) {
       const ir::Op& op = stage_.op(o);
-      if (stage_.site(o).run != Run::update || !stage_.here(o) || is_source(op) ||
-          at(states_.from_states, op.outputs[0]))
+      if (stage_.site(o).run != Run::update || is_source(op) || at(stage_.in.from_states, op.outputs[0]))
         continue;
       const auto update = ir::updates_of(op.type, op.attrs);
       if (update && stage_.in.hints.fused_optimizer) {
@@ -185,12 +183,12 @@ class Orderer {
 void order_ops(const Stage& stage, StageTasks& tasks) { Orderer(stage, tasks).run(); }
 
 void check_order(const Stage& stage, const StageTasks& tasks) {
-  std::vector<bool> done(static_cast<size_t>(stage.ops()));
+  std::vector<bool> done(stage.in.graph.ops.size());
   const auto check_operands = [&](OpId o) {
     for (TensorId t : stage.op(o).inputs) {
       const OpId producer = stage.tensor(t).producer;
       const bool made_here = stage.here(producer) && !is_source(stage.op(producer));
-      if (made_here && !at(tasks.states.from_states, t) && !at(done, producer))
+      if (made_here && !at(stage.in.from_states, t) && !at(done, producer))
         throw Error::fault(stage.op(o).name, fmt::format("stands before {} is made", stage.tensor(t).name));
     }
   };
@@ -205,8 +203,8 @@ void check_order(const Stage& stage, const StageTasks& tasks) {
       for (OpId o : task.ops) note(o);
       for (OpId o : task.casts) note(o);
     }
-  for (OpId o = 0; o < stage.ops(); ++o)
-    if (stage.here(o) && !is_source(stage.op(o)) && !at(done, o))
+  for (const OpId o : stage.ops)
+    if (!is_source(stage.op(o)) && !at(done, o))
       throw Error::fault(stage.op(o).name, fmt::format("stands in no task of {}", stage.name));
 }
 

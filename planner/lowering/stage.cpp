@@ -10,12 +10,24 @@ using ir::OpId;
 using ir::TensorId;
 using sbp::NdSbp;
 
+namespace {
+
+std::vector<OpId> ops_of(const LoweringInput& input, int stage) {
+  std::vector<OpId> ops;
+  for (OpId o = 0; o < static_cast<OpId>(input.sites.size()); ++o)
+    if (at(input.sites, o).is_on(stage)) ops.push_back(o);
+  return ops;
+}
+
+}  // namespace
+
 Stage::Stage(const LoweringInput& input, int index, std::vector<int> places, std::string name)
     : in(input),
       index(index),
       places(std::move(places)),
       name(std::move(name)),
-      phases{input.pipeline.chunks, splits_backward(input.pipeline, index)} {}
+      phases{input.pipeline.chunks, splits_backward(input.pipeline, index)},
+      ops(ops_of(input, index)) {}
 
 int Stage::phase(OpId o) const {
   const OpSite& s = site(o);

@@ -33,6 +33,7 @@ struct LoweringInput {
   const Deduction& layouts;
   const std::vector<std::vector<ir::OpId>>& readers;  // by tensor
   std::vector<TiedGradient> tied;
+  std::vector<char> from_states;  // by tensor (states.h)
   CommTable& comms;
   RouteTable& routes;
 };
@@ -50,9 +51,8 @@ class Stage {
   // For state: the layout that forward and backward passes read.
   const std::optional<sbp::NdSbp>& used(ir::TensorId t) const { return at(in.pins.used, t); }
   const std::vector<ir::OpId>& readers(ir::TensorId t) const { return at(in.readers, t); }
-  ir::OpId ops() const { return static_cast<ir::OpId>(in.graph.ops.size()); }
 
-  bool here(ir::OpId o) const { return site(o).stage == index || site(o).stage < 0; }
+  bool here(ir::OpId o) const { return site(o).is_on(index); }
   int phase(ir::OpId o) const;
   int layer(ir::OpId o) const { return in.graph.in_layer(op(o)) ? op(o).layer : -1; }
   int layer_of(ir::TensorId t) const { return layer(tensor(t).producer); }
@@ -69,6 +69,7 @@ class Stage {
   const std::vector<int> places;
   const std::string name;  // of its program
   const Phases phases;
+  const std::vector<ir::OpId> ops;  // that are here, in the graph's order
 };
 
 // Inputs, parameters and constants, which no kernel makes.

@@ -19,6 +19,18 @@ bool is_kept_whole(const ir::Graph& graph, const std::vector<OpId>& readers, con
   return any_of(readers, [&](OpId reader) { return at(graph.ops, reader).phase != ir::Phase::update; });
 }
 
+std::vector<char> made_of_states(const ir::Graph& graph, const std::vector<OpSite>& sites) {
+  std::vector<char> from_states(graph.tensors.size());
+  for (size_t o = 0; o < graph.ops.size(); ++o) {
+    const ir::Op& op = graph.ops[o];
+    const bool copies = sites[o].run == Run::update && !op.inputs.empty() &&
+                        !any_of(op.inputs, [&](TensorId t) { return !at(from_states, t); });
+    const bool are = copies || op.is(ir::OpKind::parameter);
+    for (TensorId t : op.outputs) at(from_states, t) = static_cast<char>(are);
+  }
+  return from_states;
+}
+
 namespace {
 
 class Sharder {
@@ -26,41 +38,25 @@ class Sharder {
   Sharder(const Stage& stage, StageTasks& tasks) : stage_(stage), tasks_(tasks), states_(tasks.states) {}
 
   void run() {
-    find_states();
+    states_.updated_state.assign(stage_.in.graph.tensors.size(), -1);
+    for (const ir::Update& update : stage_.in.graph.updates)
+      at(states_.updated_state, update.next) = update.state;
     if (stage_.in.sharding.gathers_in_each_pass()) find_groups();
-    for (OpId o = 0; o < stage_.ops(); ++o) {
-      if (!stage_.here(o)) continue;
+    for (const OpId o : stage_.ops) {
       if (stage_.op(o).is(ir::OpKind::parameter))
         declare_state(stage_.op(o).outputs[0]);
-      else if (stage_.site(o).run == Run::update && is_made_of_states(o))
+      else if (!stage_.op(o).outputs.empty() && at(stage_.in.from_states, stage_.op(o).outputs[0]))
         declare_copies(o);
     }
     tasks_.declared = static_cast<int>(tasks_.values.size());
   }
 
  private:
-  void find_states() {
-    states_.updated_state.assign(stage_.in.graph.tensors.size(), -1);
-    states_.from_states.assign(stage_.in.graph.tensors.size(), false);
-    for (const ir::Update& update : stage_.in.graph.updates)
-      at(states_.updated_state, update.next) = update.state;
-    for (OpId o = 0; o < stage_.ops(); ++o) {
-      const bool from_states = stage_.op(o).is(ir::OpKind::parameter) ||
-                               (stage_.site(o).run == Run::update && is_made_of_states(o));
-      for (TensorId t : stage_.op(o).outputs) at(states_.from_states, t) = from_states;
-    }
-  }
-
-  bool is_made_of_states(OpId o) const {
-    const std::vector<TensorId>& inputs = stage_.op(o).inputs;
-    return !inputs.empty() && !any_of(inputs, [&](TensorId t) { return !at(states_.from_states, t); });
-  }
-
   // A layer gathers all its parameters at once.
   void find_groups() {
-    for (OpId o = 0; o < stage_.ops(); ++o) {
+    for (const OpId o : stage_.ops) {
       const ir::Op& op = stage_.op(o);
-      if (op.phase == ir::Phase::update || !stage_.here(o)) continue;
+      if (op.phase == ir::Phase::update) continue;
       for (TensorId t : op.inputs) {
         if (const auto& used = stage_.used(t); !used || *used == stage_.stored(t)) continue;
         std::vector<TensorId>& group = states_.groups[{stage_.phase(o), op.layer}];
@@ -108,9 +104,9 @@ void check_states(const Stage& stage, const StageTasks& tasks) {
   std::vector<bool> kept(stage.in.graph.tensors.size());
   for (const Value& value : tasks.values)
     if (value.layout == stage.stored(value.t)) at(kept, value.t) = true;
-  for (OpId o = 0; o < stage.ops(); ++o)
+  for (const OpId o : stage.ops)
     for (TensorId t : stage.op(o).outputs)
-      if (stage.here(o) && at(tasks.states.from_states, t) && !at(kept, t))
+      if (at(stage.in.from_states, t) && !at(kept, t))
         throw Error::fault(stage.name,
                            fmt::format("state {} is not declared as it is kept", stage.tensor(t).name));
   for (const Boxed& gather : tasks.states.gathers) {

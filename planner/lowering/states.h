@@ -20,6 +20,9 @@ namespace boxcar::planner {
 void shard_states(const Stage& stage, StageTasks& tasks);
 void check_states(const Stage& stage, const StageTasks& tasks);
 
+// By tensor: whether it is a parameter, or made after the update of parameters alone.
+std::vector<char> made_of_states(const ir::Graph& graph, const std::vector<OpSite>& sites);
+
 // Whether a state that passes read is kept whole beside its shards, so that it is gathered once per step.
 bool is_kept_whole(const ir::Graph& graph, const std::vector<ir::OpId>& readers, const sbp::NdSbp& stored,
                    const std::optional<sbp::NdSbp>& used, Sharding sharding);

@@ -87,7 +87,6 @@ struct Task {
 // Tensors that live from step to step, found by the pass shard_states.
 struct States {
   std::vector<ir::TensorId> updated_state;               // by tensor: the state whose next value it is, -1
-  std::vector<bool> from_states;                         // by tensor: a state, or made only from states
   std::map<ir::TensorId, std::vector<ir::OpId>> copies;  // ops only on states, by first input
   Bucket gathers;                                        // once per step, after the update
   // In each pass: tensors that are gathered together, by phase and layer of their readers.

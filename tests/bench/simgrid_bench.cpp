@@ -167,7 +167,8 @@ Rate measure_bare(const ir::Plan& plan, const backends::Cluster& cluster) {
     auto argc = static_cast<int>(argv.size());
     argv.push_back(nullptr);
     s4u::Engine engine(&argc, argv.data());
-    const ir::Plan unfolded = sim::unfold(plan);
+    ir::Plan unfolded = plan;
+    unfolded.classes = sim::unfold(plan);
     Bare bare(unfolded, cluster);
     const Rate rate = measure([&] { return bare.run(engine); });
     _exit(write(ends[1], &rate, sizeof rate) == sizeof rate ? 0 : 1);

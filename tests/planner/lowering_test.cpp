@@ -29,10 +29,19 @@ class Lowered {
         readers_(ir::consumers(laid_.graph)),
         comms_(laid_.mesh, 1),
         routes_(laid_.mesh),
-        input_{laid_.graph, laid_.hints,    sharding_of(laid_.hints),
-               laid_.mesh,  laid_.pipeline, laid_.sites,
-               laid_.pins,  laid_.layouts,  readers_,
-               {},          comms_,         routes_},
+        input_{laid_.graph,
+               laid_.hints,
+               sharding_of(laid_.hints),
+               laid_.mesh,
+               laid_.pipeline,
+               laid_.sites,
+               laid_.pins,
+               laid_.layouts,
+               readers_,
+               {},
+               made_of_states(laid_.graph, laid_.sites),
+               comms_,
+               routes_},
         stage(input_, 0, all(laid_.mesh), "stage0") {
     const auto run = {shard_states, order_ops, reduce_gradients, insert_boxing, overlap};
     for (int p = 0; p < passes; ++p) run.begin()[p](stage, tasks);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -70,6 +71,42 @@ TEST(Graphs, AreSharedWhereNothingInThemDiffers) {
     job.parallel.tp = 1, job.parallel.dp = 2, job.parallel.micro_batch = 1;
     graphs.lay_out(planner::resolve(job), nullptr);
     EXPECT_EQ(graphs.made(), fused == 0 ? 1 : 2);
+  }
+}
+
+// Jobs that follow one another share layouts if they differ in what only lowering reads.
+TEST(Graphs, ShareLayoutsOfJobsThatLoweringAloneTellsApart) {
+  Job job = two_layer_gpt(8);
+  job.parallel.dp = 4, job.parallel.tp = 2, job.global_batch = 16;
+  const auto change = [](auto member, auto value) { return [=](Job& j) { j.parallel.*member = value; }; };
+  using planner::Hints;
+  const std::function<void(Job&)> by_lowering[] = {
+      change(&Hints::grad_bucket_mb, 1),    change(&Hints::overlap_grad, false),
+      change(&Hints::overlap_param, false), change(&Hints::scatter_gather, true),
+      change(&Hints::gathered_stay, true),  change(&Hints::fused_optimizer, true),
+      change(&Hints::keeps_float8, true),   [](Job& j) { j.parallel.retained_bytes["gelu"] = 2; }};
+  const std::function<void(Job&)> by_layouts[] = {change(&Hints::zero, 1),
+                                                  change(&Hints::zero, 3),
+                                                  change(&Hints::sequence_parallel, true),
+                                                  change(&Hints::fsdp_group, 2),
+                                                  change(&Hints::overlap_tp, false),
+                                                  [](Job& j) { j.parallel.micro_batch = 2; }};
+  Graphs graphs(4);
+  const auto laid_out = [&](const Job& asked) {
+    const planner::ResolvedJob resolved = planner::resolve(asked);
+    const auto laid = graphs.laid_out(resolved);
+    EXPECT_EQ(ir::to_text(planner::compile(*laid, resolved)), ir::to_text(planner::compile(resolved)));
+    return laid;
+  };
+  for (const auto& other : by_layouts) {
+    const auto first = laid_out(job);
+    for (const auto& lower : by_lowering) {
+      Job changed = job;
+      lower(changed);
+      EXPECT_EQ(laid_out(changed), first);
+    }
+    other(job);
+    EXPECT_NE(laid_out(job), first);
   }
 }
 

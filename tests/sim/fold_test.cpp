@@ -16,9 +16,9 @@ using test::make_cluster;
 using test::make_plan;
 using test::ProgramBuilder;
 
-std::vector<std::vector<int>> classes_of(const ir::Plan& plan) {
+std::vector<std::vector<int>> classes_of(const std::vector<ir::RankClass>& all) {
   std::vector<std::vector<int>> classes;
-  for (const ir::RankClass& cls : plan.classes) classes.push_back(cls.devices);
+  for (const ir::RankClass& cls : all) classes.push_back(cls.devices);
   return classes;
 }
 
@@ -114,8 +114,8 @@ void expect_agreement(const ir::Plan& plan, const backends::Cluster& cluster, si
 
 TEST(Fold, SymmetricDevicesStayOneClass) {
   EXPECT_EQ(classes_of(refine(data_parallel(8), make_cluster(1, 8, 8))), (Classes{{0, 1, 2, 3, 4, 5, 6, 7}}));
-  EXPECT_EQ(refine(pipeline(4, 4, 8, 2), make_cluster(16, 8, 8)).classes.size(), 4u);
-  EXPECT_EQ(refine(pipeline(4, 4, 8, 2), make_cluster(16, 8, 2)).classes.size(), 4u);
+  EXPECT_EQ(refine(pipeline(4, 4, 8, 2), make_cluster(16, 8, 8)).size(), 4u);
+  EXPECT_EQ(refine(pipeline(4, 4, 8, 2), make_cluster(16, 8, 2)).size(), 4u);
 }
 
 // One slow device in a group that includes all: the others still look alike.
@@ -148,10 +148,9 @@ TEST(Fold, KindsOfPathsSplitClasses) {
 }
 
 TEST(Fold, UnfoldingGivesEveryDeviceAClass) {
-  ir::Plan plan = unfold(pipeline(2, 2, 2, 2));
-  ASSERT_EQ(plan.classes.size(), 8u);
-  EXPECT_EQ(plan.classes[5].program, 1);
-  EXPECT_EQ(plan.classes[5].devices, std::vector<int>{5});
+  const std::vector<ir::RankClass> classes = unfold(pipeline(2, 2, 2, 2));
+  ASSERT_EQ(classes.size(), 8u);
+  EXPECT_EQ(classes[5], (ir::RankClass{1, {5}}));
 }
 
 TEST(Fold, FoldedAndUnfoldedRunsAgree) {
@@ -165,7 +164,7 @@ TEST(Fold, FoldedAndUnfoldedRunsAgree) {
 }
 
 TEST(Fold, ALargeTimelineIsOfOneClassOfEachProgram) {
-  const ir::Plan plan = unfold(test::gpt_like({.stages = 2, .dp = 2, .tp = 2}));
+  const ir::Plan plan = test::gpt_like({.stages = 2, .dp = 2, .tp = 2});
   const auto classes = [&](int64_t acts) {
     std::set<int> seen;
     for (const Act& act : simulate(plan, make_cluster(4, 2, 2),
@@ -196,14 +195,14 @@ TEST(Fold, LeavesThatFillUnevenlySplitOnlyWhatSharesTheirUplinks) {
   const ir::Plan plan = pipeline(4, 2, 4, 4);
   expect_agreement(plan, cluster, 4);
   cluster.fabric.oversubscription = 4;
-  EXPECT_GT(refine(plan, cluster).classes.size(), 4u);
+  EXPECT_GT(refine(plan, cluster).size(), 4u);
 }
 
 TEST(Fold, StragglersAgree) {
   backends::Cluster cluster = make_cluster(4, 4, 4);
   cluster.slowdown[5] = 1.3;
   ir::Plan plan = pipeline(4, 2, 2, 3);
-  expect_agreement(plan, cluster, refine(plan, cluster).classes.size());
+  expect_agreement(plan, cluster, refine(plan, cluster).size());
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // Extrapolating a periodic regime changes no result.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "backends/machines/device_profile.h"
+#include "planner/small_jobs.h"
 #include "sim/same.h"
 #include "sim/simulate.h"
 
@@ -52,12 +54,39 @@ TEST(Periodic, SlowedComputeRepeats) {
                             1e-7);
 }
 
+// A second step that comes to a state of the first one is not run to its end.
+TEST(Periodic, StepsEndLikeTheStepBefore) {
+  for (const int pp : {1, 2, 4})
+    for (const int zero : {0, 1}) {
+      planner::Job job = planner::small_job(2, 2, pp, 4, 40);
+      job.cluster = backends::load_cluster("p3-16xlarge", job.gpus);
+      job.parallel.zero = zero;
+      const ir::Plan plan = planner::compile(planner::resolve(job));
+      for (const double slowdown : {0.0, 0.25}) {
+        job.cluster.device->overlap_slowdown = slowdown;
+        const std::string what = fmt::format("pp {} zero {} slowed {}", pp, zero, slowdown);
+        test::expect_same_without(&Options::periodic, plan, job.cluster, {}, what);
+        const Result one = simulate(plan, job.cluster, {.steps = 1}), both = simulate(plan, job.cluster);
+        EXPECT_EQ(both.step_ends.size(), 2u) << what;
+        EXPECT_LT(both.events * 2, one.events * 3) << what;
+      }
+    }
+}
+
 void expect_same_simulated_whole(unsigned first, unsigned last) {
   test::expect_same_without(&Options::periodic, first, last,
                             {.max_programs = 2, .max_devices = 2, .max_micro_batches = 12}, {.steps = 6});
 }
 
 TEST(Periodic, ChangesNothingOnRandomPlans) { expect_same_simulated_whole(1, 300); }
+TEST(Periodic, EndingLikeTheStepBeforeChangesNothingOnRandomPlans) {
+  test::expect_same_without(&Options::periodic, 1, 300,
+                            {.max_programs = 2, .max_devices = 2, .max_micro_batches = 12}, {});
+}
+TEST(Periodic, LongEndingLikeTheStepBeforeChangesNothingOnRandomPlans) {
+  test::expect_same_without(&Options::periodic, 301, 10000,
+                            {.max_programs = 2, .max_devices = 2, .max_micro_batches = 12}, {});
+}
 TEST(Periodic, LongChangesNothingOnRandomPlans) { expect_same_simulated_whole(301, 10000); }
 
 }  // namespace
