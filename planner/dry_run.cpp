@@ -118,8 +118,8 @@ class Runner {
       add(view.units[u]);
       if (!reduced_.is_silent(static_cast<int>(u))) left_ += view.units[u].acts;
     }
-    for (const Station& station : view.stations) heads_.push_back(head(station));
     schedules();
+    for (const Station& station : view.stations) heads_.push_back(head(station));
   }
 
   DryRun run() {
@@ -159,8 +159,11 @@ class Runner {
   };
   // The entry that a station has reached.
   struct Head {
-    std::vector<std::vector<StationEntry>> entries;  // by phase, without silent ones
-    size_t run = 0, entry = 0;
+    std::vector<std::vector<StationEntry>> phases;  // without silent ones
+    const std::vector<ir::PhaseRun>* schedule = nullptr;
+    const std::vector<int>* run_index = nullptr;
+    int run = -1;
+    const StationEntry *next = nullptr, *end = nullptr;  // of this run
   };
 
   void add(const Unit& unit) {
@@ -179,11 +182,13 @@ class Runner {
   Head head(const Station& station) const {
     Head head;
     for (const auto& entries : station.phases) {
-      head.entries.emplace_back();
+      head.phases.emplace_back();
       for (const StationEntry& entry : entries) {
-        if (!reduced_.is_silent(entry.unit)) head.entries.back().push_back(entry);
+        if (!reduced_.is_silent(entry.unit)) head.phases.back().push_back(entry);
       }
     }
+    head.schedule = &view_.program_of(station.instance).schedule;
+    head.run_index = &at(run_index_, at(view_.program, station.instance));
     return head;
   }
 
@@ -198,18 +203,17 @@ class Runner {
   // The unit that a station has reached, -1 at the end of the step.
   int current(int s) {
     Head& head = at(heads_, s);
-    int instance = at(view_.stations, s).instance;
-    const auto& schedule = view_.program_of(instance).schedule;
-    const auto& index = at(run_index_, at(view_.program, instance));
-    for (; head.run < schedule.size(); ++head.run, head.entry = 0) {
-      const auto& entries = at(head.entries, schedule[head.run].phase);
-      for (; head.entry < entries.size(); ++head.entry) {
-        const StationEntry& entry = entries[head.entry];
-        bool comes = entry.turn_every <= 1 || (index[head.run] + 1) % entry.turn_every == 0;
-        if (comes) return entry.unit;
+    while (true) {
+      for (; head.next != head.end; ++head.next) {
+        const int every = head.next->turn_every;
+        if (every <= 1 || (at(*head.run_index, head.run) + 1) % every == 0) return head.next->unit;
       }
+      if (head.run + 1 == static_cast<int>(head.schedule->size())) return -1;
+      ++head.run;
+      const std::vector<StationEntry>& entries = at(head.phases, at(*head.schedule, head.run).phase);
+      head.next = entries.data();
+      head.end = head.next + entries.size();
     }
-    return -1;
   }
 
   // Called when a station has reached a new entry.
@@ -242,7 +246,7 @@ class Runner {
     for (int w = std::exchange(at(waiters_, unit), -1); w >= 0; w = at(units_, w).next_waiter)
       todo_.push_back({w, true});
     for (int s = state.stations_begin; s < state.stations_end; ++s) {
-      ++at(heads_, at(stations_, s)).entry;
+      ++at(heads_, at(stations_, s)).next;
       todo_.push_back({at(stations_, s), false});
     }
   }
