@@ -348,6 +348,8 @@ class TestCore(unittest.TestCase):
                              "`boxcar simulate --save-plan` write plans")
         self.assertEqual(repr(boxcar.Plan("plan gpt\ndevices 8\n")), "<Plan gpt on 8 devices>")
         self.assertEqual(repr(boxcar.Plan("")), "<Plan ? on ? devices>")
+        text = "plan gpt\ndevices 8\nlabel parallel.dp = 2\nlabel parallel.pp = 1\nlabel parallel.tp = 4\n"
+        self.assertEqual(repr(boxcar.Plan(text)), "<Plan gpt on 8 devices: dp 2, tp 4>")
 
     def test_plans_have_their_parts(self):
         step = boxcar.simulate(JOB, pp=2)

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import json
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -169,7 +170,9 @@ class Plan:
     def __repr__(self) -> str:
         head = [line.split(maxsplit=1) for line in self.text.splitlines()[:2]]
         name, devices = (words[1] if len(words) == 2 else "?" for words in (head + [[], []])[:2])
-        return f"<Plan {name} on {devices} devices>"
+        labels = re.findall(r"^label parallel\.(dp|tp|pp|cp|ep) = (\d+)$", self.text, re.MULTILINE)
+        degrees = ", ".join(f"{key} {degree}" for key, degree in labels if degree != "1")
+        return f"<Plan {name} on {devices} devices{': ' + degrees if degrees else ''}>"
 
     def save(self, path: Path) -> None:
         pathlib.Path(path).write_text(self.text, encoding="utf-8")
