@@ -137,7 +137,7 @@ class Runner {
   }
 
  private:
-  // A need of a unit's member, as it is checked: millions of times.
+  // A need of a unit's member, in the form that is fast to check.
   struct UnitNeed {
     int on = 0;  // a unit
     int div = 1, shift = 0, mul = 1;

@@ -32,9 +32,6 @@ struct LaidOut {
 };
 
 LaidOut lay_out(const ResolvedJob& job);
-// The hints that lay_out reads, with defaults for those that only lowering reads. Jobs with equal training
-// graphs, micro-batches and layout hints have equal layouts.
-Hints layout_hints(Hints hints);
 // The same with the layouts that `choose` gives for the job's training graph; the others are deduced.
 using Choose = std::function<Layouts(const ir::Graph& graph, const Hints& hints, const Mesh& mesh)>;
 LaidOut lay_out(const ResolvedJob& job, const Choose& choose);
@@ -44,6 +41,10 @@ LaidOut lay_out(ir::Graph graph, const Hints& hints, int micro_batches, const Ch
 // Any training graph on one stage, with `pins` by tensor of the graph; all other layouts are deduced. Throws
 // Error (bad input) if pins and graph do not match or micro_batches is below 1.
 LaidOut lay_out(ir::Graph graph, const Mesh& mesh, Pins pins, int micro_batches);
+
+// The hints that lay_out reads, with defaults for those that only lowering reads. Jobs with equal training
+// graphs, micro-batches and layout hints have equal layouts.
+Hints layout_hints(Hints hints);
 
 // Does lowering, registers and memory. The plan is checked but has no facts and is not yet verified.
 ir::Plan compile(const LaidOut& laid);

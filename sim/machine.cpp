@@ -62,7 +62,7 @@ void Machine::add_actors() {
 
 void Machine::run(int steps, const std::function<void()>& look) {
   steps_ = steps;
-  ends_early_ = steps == 0 && std::none_of(keep_timeline_.begin(), keep_timeline_.end(), std::identity());
+  may_end_early_ = steps == 0 && std::none_of(keep_timeline_.begin(), keep_timeline_.end(), std::identity());
   send_initial();
   for (int queue = 0; queue < static_cast<int>(queues_.size()); ++queue) wake(queue);
   if (acts_per_step_ == 0) return;
@@ -307,7 +307,7 @@ void Machine::count_step(int64_t step, int acts) {
 // At the end of an instant in which a step ended.
 void Machine::step_over() {
   step_ended_ = false;
-  samples_before_ = std::exchange(samples_, {});
+  samples_of_last_step_ = std::exchange(samples_, {});
   if (enough()) {
     account_unfinished();
     done_ = true;

@@ -85,7 +85,7 @@ class Machine {
   // A state, and the past counts to which a repeated period adds.
   struct Sample {
     Fingerprint state;
-    Fingerprint exact;  // also of places in the schedules and rates
+    Fingerprint exact;  // as `state`, with the place in each schedule and the rates
     Ticks now = 0;
     std::vector<int> step, run;      // by queue
     std::vector<int64_t> turns;      // by turn
@@ -93,7 +93,7 @@ class Machine {
     std::vector<int64_t> open_acts;  // by actor on an open queue
     std::vector<int64_t> levels;     // bytes held, by unit
     std::vector<Ticks> totals;       // of the meter
-    std::vector<int64_t> held;       // of the meter; if a step may end like the one before
+    std::vector<Ticks> measured;     // what decides later measurements; empty unless may_end_early_
     size_t timeline = 0;
   };
 
@@ -141,9 +141,10 @@ class Machine {
   void choose_reference();
   Fingerprint fingerprint(bool with_rates) const;
   Sample sample() const;
+  std::vector<Ticks> measured() const;
   void look_for_period();
   bool ends_like(const Sample& before, const Sample& now) const;
-  void end_like(const Sample& before, const Sample& now);
+  void end_step_like(const Sample& before, const Sample& now);
   int64_t repeats(const Sample& before, const Sample& now) const;
   int64_t repeats_of_queue(int queue, int before, int now) const;
   int occurrences(int queue, int phase, int run) const;
@@ -188,12 +189,12 @@ class Machine {
   std::vector<size_t> marks_;        // of the timeline, at the ends of steps
   std::vector<Fingerprint> states_;  // at the ends of steps
   bool periodic_ = false;
-  bool ends_early_ = false;  // if a step has come to a state of the step before
-  int reference_ = -1;       // the queue whose progress triggers samples
+  bool may_end_early_ = false;  // a step, once it has come to a state of the step before
+  int reference_ = -1;          // the queue whose progress triggers samples
   bool sample_due_ = false;
-  int repeated_in_ = -1;                               // the step in which a period was repeated last
-  std::vector<Sample> samples_, samples_before_;       // of this step, and of the step before
-  std::vector<std::vector<std::vector<int>>> moduli_;  // by queue and phase: rates above 1 of its actors
+  int repeated_in_ = -1;                                // the step in which a period was repeated last
+  std::vector<Sample> samples_, samples_of_last_step_;  // of this step, and of the step before
+  std::vector<std::vector<std::vector<int>>> moduli_;   // by queue and phase: rates above 1 of its actors
   std::vector<Ticks> times_;  // of a group's members: each one's start, then the last one's end
   Ticks now_ = 0;
   Ticks stamp_ = 0;  // when the message being delivered was sent, for the meter

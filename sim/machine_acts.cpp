@@ -6,6 +6,7 @@
 #include "sim/machine.h"
 
 namespace boxcar::sim {
+
 void Machine::begin(int lead) {
   ActState& act = at(acts_, lead);
   auto all = members(lead);

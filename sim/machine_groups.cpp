@@ -5,6 +5,7 @@
 #include "sim/machine.h"
 
 namespace boxcar::sim {
+
 // A member that is ready now is still ready when its turn comes: nothing takes a readable or a free slot
 // away. So if all are ready, they run back to back.
 bool Machine::runs_as_one(const WiredGroup& group, int64_t act) const {

@@ -5,6 +5,8 @@
 // of runs further in schedules that continue alike. Then the acts in between come again, as long as the
 // schedules continue alike and no rate (a gradient accumulated over m acts, a weight read by m acts) is
 // completed. Times, positions and counters are advanced by that many periods at once.
+//
+// If no number of steps is asked for, a step that comes to a state of the step before ends as that one did.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -147,12 +149,12 @@ void Machine::look_for_period() {
       std::find_if(samples_.rbegin(), samples_.rend(), [&](const Sample& s) { return s.state == state; });
   Sample now = sample();
   now.state = state;
-  if (ends_early_) {
+  if (may_end_early_) {
     now.exact = fingerprint(true);
-    now.held = meter_.held(now_);
-    const auto same = std::find_if(samples_before_.begin(), samples_before_.end(),
+    now.measured = measured();
+    const auto same = std::find_if(samples_of_last_step_.begin(), samples_of_last_step_.end(),
                                    [&](const Sample& s) { return ends_like(s, now); });
-    if (same != samples_before_.end()) return end_like(*same, now);
+    if (same != samples_of_last_step_.end()) return end_step_like(*same, now);
   }
   if (before != samples_.rend()) {
     int64_t times = repeats(*before, now);
@@ -165,9 +167,39 @@ void Machine::look_for_period() {
   samples_.push_back(std::move(now));
 }
 
-// Whether the state is that of `before`, a step later.
+// Times relative to now: of bytes that change later, of each unit's last compute act, and of acks that may be
+// the last of their slot though another comes later, because a member of a running group counts from its own
+// end on.
+std::vector<Ticks> Machine::measured() const {
+  std::vector<Ticks> all = meter_.relative(static_cast<int>(step_ends_.size()), now_);
+  std::vector<Ticks> earliest(wiring_.actors.size(), now_);  // by actor: when its next ack may count
+  for (const QueueState& queue : queues_) {
+    if (queue.group < 0) continue;
+    const WiredGroup& group = at(wiring_.groups, queue.group);
+    for (int m = 0; m < group.size; ++m)
+      at(earliest, at(wiring_.items, group.first_item + m)) = at(acts_, queue.item).start;
+  }
+  for (int a = 0; a < table_.size(); ++a) {
+    const ir::Program& program = wiring_.program(at(wiring_.units, at(wiring_.actors, a).unit));
+    for (int o = at(wiring_.out_begin, a); o < at(wiring_.out_begin, a + 1); ++o) {
+      Ticks first = now_;
+      for (int r = at(wiring_.reader_begin, o); r < at(wiring_.reader_begin, o + 1); ++r)
+        first = std::min(first, at(earliest, at(wiring_.readers, r).actor));
+      const ir::Register& reg = at(program.registers, at(wiring_.out_register, o));
+      const int64_t oldest =
+          reg.initial + table_.acts(a) / reg.every;  // slots in the order of their versions
+      for (int64_t version = oldest; version < oldest + reg.count; ++version) {
+        const Ticks acked = at(acked_, at(slot_begin_, o) + version % reg.count);
+        all.push_back(acked > first ? now_ - acked : -1);
+      }
+    }
+  }
+  return all;
+}
+
+// Whether the state is that of `before`, a step later. The fingerprint does not say how many acts are over.
 bool Machine::ends_like(const Sample& before, const Sample& now) const {
-  if (before.exact != now.exact || before.held != now.held) return false;
+  if (before.exact != now.exact || before.measured != now.measured) return false;
   const auto left = [&](const Sample& sample, size_t step) {
     return step < sample.left.size() ? sample.left[step] : acts_per_step_;
   };
@@ -184,9 +216,9 @@ bool Machine::ends_like(const Sample& before, const Sample& now) const {
 }
 
 // Ends the step as the one before ended after the state `before`, with the same state at its end.
-void Machine::end_like(const Sample& before, const Sample& now) {
+void Machine::end_step_like(const Sample& before, const Sample& now) {
   const Ticks shift = now.now - before.now;
-  meter_.end_like(static_cast<int>(step_ends_.size()), before.now, before.totals, shift);
+  meter_.end_step_like_last(static_cast<int>(step_ends_.size()), before.totals, shift);
   step_ends_.push_back(step_ends_.back() + shift);
   marks_.push_back(timeline_.size());
   period_ = 1;
@@ -279,6 +311,8 @@ void Machine::repeat(const Sample& before, const Sample& now, int64_t times) {
     act.caused += shift;
     if (act.due >= 0) act.due += shift;
   }
+  for (Ticks& acked : acked_)
+    if (acked != 0) acked += shift;
   for (size_t q = 0; q < queues_.size(); ++q) {
     queues_[q].run += static_cast<int>(times) * (now.run[q] - before.run[q]);
     queues_[q].idle_since += shift;

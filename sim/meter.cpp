@@ -61,11 +61,15 @@ int64_t Meter::level(int unit) const {
   return level;
 }
 
-std::vector<int64_t> Meter::held(Ticks now) const {
-  std::vector<int64_t> all;
+std::vector<Ticks> Meter::relative(int step, Ticks now) const {
+  std::vector<Ticks> all;
   for (const Held& held : held_) {
-    all.insert(all.end(), {held.level, static_cast<int64_t>(held.pending.size())});
+    all.insert(all.end(), {held.level, static_cast<Ticks>(held.pending.size())});
     for (const Change& change : held.pending) all.insert(all.end(), {change.when - now, change.bytes});
+  }
+  for (size_t u = 0; static_cast<size_t>(step) < steps_.size() && u < held_.size(); ++u) {
+    const StepMeter& unit = at(steps_, step)[u];
+    all.push_back(unit.first < 0 ? 1 : unit.last - now);  // ends are not after now
   }
   return all;
 }
@@ -99,7 +103,7 @@ void Meter::repeat(int step, Ticks since, const std::vector<Ticks>& before, int6
   }
 }
 
-void Meter::end_like(int step, Ticks since, const std::vector<Ticks>& before, Ticks shift) {
+void Meter::end_step_like_last(int step, const std::vector<Ticks>& before, Ticks shift) {
   size_t next = 0;
   for (int u = 0; u < static_cast<int>(wiring_.units.size()); ++u) {
     const StepMeter like = of(u, step - 1);
@@ -108,7 +112,7 @@ void Meter::end_like(int step, Ticks since, const std::vector<Ticks>& before, Ti
     unit.exposed += gained(like.exposed), ++next;
     for (size_t q = 0; q < unit.busy.size(); ++q) unit.busy[q] += gained(like.busy[q]), ++next;
     if (unit.first < 0 && like.first >= 0) unit.first = like.first + shift;
-    if (like.last > since) unit.last = like.last + shift;
+    unit.last = like.last + shift;
   }
 }
 

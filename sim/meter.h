@@ -35,8 +35,9 @@ class Meter {
   int64_t level(int unit) const;  // now
   int64_t peak(int unit) const;   // of applied changes
 
-  // All that decides later peaks, with times relative to `now`.
-  std::vector<int64_t> held(Ticks now) const;
+  // All that decides later peaks, and the end of each unit's last compute act in `step`: times relative to
+  // `now`.
+  std::vector<Ticks> relative(int step, Ticks now) const;
 
   const StepMeter& step(int unit, int step) { return of(unit, step); }
 
@@ -44,9 +45,9 @@ class Meter {
   // `before`: everything in between comes `times` more, each time `period` later.
   std::vector<Ticks> totals(int step) const;
   void repeat(int step, Ticks since, const std::vector<Ticks>& before, int64_t times, Ticks period);
-  // Step `step` goes on as the one before went on after the moment `since` when that one's totals were
-  // `before`, all of it `shift` later.
-  void end_like(int step, Ticks since, const std::vector<Ticks>& before, Ticks shift);
+  // Adds to `step` all that the step before still added after its totals were `before`, `shift` earlier. Both
+  // were in the same state then: totals(step - 1) gave `before`, and relative() was what it is now.
+  void end_step_like_last(int step, const std::vector<Ticks>& before, Ticks shift);
 
  private:
   struct Change {

@@ -19,7 +19,7 @@ namespace boxcar::sim {
 struct Options {
   bool fold = true;
   bool merge = true;     // neighbouring acts as one activity (merge.h)
-  bool periodic = true;  // repeat a proved periodic regime by arithmetic
+  bool periodic = true;  // repeat a proved periodic regime, and a proved end of a step, by arithmetic
   bool every_flow =
       false;  // collectives as all their flows, unfolded (ring_flows.h), else one each per bottleneck link
   int steps = 0;                    // 0: until the state at a step's end recurs (at most 32)

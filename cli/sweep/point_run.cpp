@@ -236,7 +236,7 @@ void PointRunner::State::compile(const Prepared& ready) {
       fmt::format("{} {} {}", json(ready.labels).dump(), cluster.devices(), cluster.node.gpus);
   if (wanted != key) {
     key.clear();
-    plan = planner::compile(*graphs.laid_out(*ready.job), *ready.job);
+    plan = planner::compile(*graphs.deduced(*ready.job), *ready.job);
     memory = planner::memory_use(plan);
     verified = false;
     key = wanted;

@@ -7,9 +7,9 @@ namespace boxcar::search {
 
 struct Graphs::Known {
   planner::GraphInputs inputs;
-  std::once_flag once = {};  // the first user makes the members below
-  ir::Graph training = {};
-  std::shared_ptr<const planner::LaidOut> last = {};  // with deduced layouts; guarded by mutex_
+  std::once_flag once = {};
+  ir::Graph training = {};                            // made once by the first user
+  std::shared_ptr<const planner::LaidOut> last = {};  // with deduced layouts; guarded by Graphs::mutex_
 };
 
 std::shared_ptr<Graphs::Known> Graphs::of(planner::GraphInputs inputs) {
@@ -41,7 +41,7 @@ planner::LaidOut Graphs::lay_out(const planner::ResolvedJob& job, const planner:
   return planner::lay_out(training(*known), job->parallel, job->train.micro_batches, choose);
 }
 
-std::shared_ptr<const planner::LaidOut> Graphs::laid_out(const planner::ResolvedJob& job) {
+std::shared_ptr<const planner::LaidOut> Graphs::deduced(const planner::ResolvedJob& job) {
   const std::shared_ptr<Known> known = of(planner::graph_inputs(job));
   std::shared_ptr<const planner::LaidOut> last;
   {

@@ -25,9 +25,9 @@ class Graphs {
   explicit Graphs(size_t most) : most_(most) {}
 
   planner::LaidOut lay_out(const planner::ResolvedJob& job, const planner::Choose& choose);
-  // With deduced layouts, which jobs that differ in what lowering alone reads share if they follow one
-  // another. For planner::compile(laid, job): the hints in it may be another job's.
-  std::shared_ptr<const planner::LaidOut> laid_out(const planner::ResolvedJob& job);
+  // The job with deduced layouts, for planner::compile(laid, job). Jobs in a row that differ only in what
+  // lowering reads share one, so `hints` in it may be an earlier job's.
+  std::shared_ptr<const planner::LaidOut> deduced(const planner::ResolvedJob& job);
   int made() const;
 
  private:

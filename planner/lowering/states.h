@@ -20,7 +20,7 @@ namespace boxcar::planner {
 void shard_states(const Stage& stage, StageTasks& tasks);
 void check_states(const Stage& stage, const StageTasks& tasks);
 
-// By tensor: whether it is a parameter, or made after the update of parameters alone.
+// By tensor: whether it is a state, or made in the update from such tensors alone.
 std::vector<char> made_of_states(const ir::Graph& graph, const std::vector<OpSite>& sites);
 
 // Whether a state that passes read is kept whole beside its shards, so that it is gathered once per step.

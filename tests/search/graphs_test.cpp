@@ -94,7 +94,7 @@ TEST(Graphs, ShareLayoutsOfJobsThatLoweringAloneTellsApart) {
   Graphs graphs(4);
   const auto laid_out = [&](const Job& asked) {
     const planner::ResolvedJob resolved = planner::resolve(asked);
-    const auto laid = graphs.laid_out(resolved);
+    const auto laid = graphs.deduced(resolved);
     EXPECT_EQ(ir::to_text(planner::compile(*laid, resolved)), ir::to_text(planner::compile(resolved)));
     return laid;
   };
