@@ -4,6 +4,7 @@
 
 #include "ir/op.h"
 #include "ir/rank_attrs.h"
+#include "planner/key_writer.h"
 #include "sbp/at.h"
 
 namespace boxcar::planner {
@@ -61,6 +62,26 @@ bool says(const ir::Attrs& attrs, const Mesh& mesh, const std::vector<int>& plac
          }) == own;
 }
 
+std::string key_of(const ir::Graph& graph, const ir::Op& op, const OpLayout& layout) {
+  KeyWriter key;
+  key.text(op.type);
+  key.attrs(op.attrs);
+  for (const auto* operands : {&op.inputs, &op.outputs})
+    for (const ir::TensorId t : *operands) key.type(graph.tensor(t).type);
+  for (const auto* operands : {&layout.inputs, &layout.outputs})
+    for (const sbp::NdSbp& operand : *operands) key.layout(operand);
+  for (const sbp::Signature& signature : layout.signatures)
+    key.layout(signature.inputs), key.layout(signature.outputs);
+  return key.take();
+}
+
+// Whether a fused op's program says which dropout it has.
+bool has_numbered_dropout(const ir::Op& op) {
+  const auto program = op.attrs.find("program");
+  return program != op.attrs.end() &&
+         std::get<std::string>(program->second).find("{op=") != std::string::npos;
+}
+
 bool evenly_spaced(const std::vector<int>& places) {
   for (size_t k = 2; k < places.size(); ++k)
     if (places[k] - places[k - 1] != places[1] - places[0]) return false;
@@ -97,6 +118,16 @@ ir::Attrs local_attrs(const ir::Graph& graph, const ir::Op& op, const OpLayout& 
   if (!ir::op(op.type).localize) return op.attrs;
   const auto at = [&](int64_t place) { return attrs_at(graph, op, layout, mesh, place); };
   return class_attrs(mesh, places, at, splits_evenly(graph, op, layout, mesh));
+}
+
+ir::Attrs LocalAttrs::of(const ir::Op& op, const OpLayout& layout) {
+  if (!ir::op(op.type).localize) return op.attrs;
+  if (has_numbered_dropout(op)) return local_attrs(graph_, op, layout, mesh_, places_);
+  const auto [known, is_new] = known_.try_emplace(key_of(graph_, op, layout));
+  if (is_new) known->second = local_attrs(graph_, op, layout, mesh_, places_);
+  ir::Attrs attrs = known->second;
+  if (const auto number = op.attrs.find("op"); number != op.attrs.end()) attrs["op"] = number->second;
+  return attrs;
 }
 
 }  // namespace boxcar::planner

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/graph.h"
@@ -17,6 +18,22 @@ namespace boxcar::planner {
 // For a class of ranks at these row-major places of `mesh`, ascending.
 ir::Attrs local_attrs(const ir::Graph& graph, const ir::Op& op, const OpLayout& layout, const Mesh& mesh,
                       const std::vector<int>& places);
+
+// The same for many ops of one class. Ops of different layers are alike except for the number of their
+// dropout, so most attributes are found among those of ops before. Graph, mesh and places must outlive it.
+class LocalAttrs {
+ public:
+  LocalAttrs(const ir::Graph& graph, const Mesh& mesh, const std::vector<int>& places)
+      : graph_(graph), mesh_(mesh), places_(places) {}
+
+  ir::Attrs of(const ir::Op& op, const OpLayout& layout);
+
+ private:
+  const ir::Graph& graph_;
+  const Mesh& mesh_;
+  const std::vector<int>& places_;
+  std::unordered_map<std::string, ir::Attrs> known_;  // by all that decides them but that number
+};
 
 // The attributes of the first place and the differences of the others: along mesh dimensions if all ranks are
 // in the class, else by the place in the class ("rank"). `at` gives the attributes of any place. `even`: they

@@ -74,7 +74,8 @@ class Emitter {
         out_{ProgramBuilder(stage.name, stage.in.pipeline, stage.index), {}, {}, {}},
         builder_(out_.builder),
         registers_(stage, tasks, builder_),
-        boxes_(stage, tasks, builder_, registers_, names_) {
+        boxes_(stage, tasks, builder_, registers_, names_),
+        local_attrs_(stage.in.graph, stage.in.mesh, stage.places) {
     builder_.program.stage = stage.index;
   }
 
@@ -163,7 +164,7 @@ class Emitter {
     ir::Actor actor;
     actor.kind = ActorKind::kernel;
     actor.op = op.type;
-    actor.attrs = local_attrs(stage_.in.graph, op, stage_.layout(task.ops[0]), stage_.in.mesh, stage_.places);
+    actor.attrs = local_attrs_.of(op, stage_.layout(task.ops[0]));
     actor.queue = builder_.queue("compute");
     actor.phase = task.phase;
     actor.layer = stage_.layer(task.ops[0]);
@@ -318,6 +319,7 @@ class Emitter {
   Names names_;  // of actors
   Registers registers_;
   BoxEmitter boxes_;
+  LocalAttrs local_attrs_;
   std::map<TaskId, std::vector<int>> actors_of_;  // only of tasks that others wait for
   PullQueues pull_queues_;
 };

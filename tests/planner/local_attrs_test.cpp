@@ -5,7 +5,10 @@
 
 #include <random>
 
+#include "ir/op.h"
 #include "ir/rank_attrs.h"
+#include "planner/laid_out.h"
+#include "planner/small_jobs.h"
 
 namespace boxcar::planner {
 namespace {
@@ -39,6 +42,33 @@ TEST(LocalAttrs, ThoseOfEvenlySpacedPlacesGrowByAStep) {
             (std::vector<int64_t>{4, 0}));
   EXPECT_EQ(std::get<std::vector<int64_t>>(rows.at({0, 1, 4}).at("starts_by_rank")),
             (std::vector<int64_t>{0, 0, 2, 0, 8, 0}));
+}
+
+// Attributes taken from a like op of another layer equal the op's own, whether parts are even or not.
+TEST(LocalAttrs, OfLikeOpsAreTheirOwn) {
+  int fused = 0;
+  for (const int heads : {4, 6})
+    for (const bool flash : {false, true}) {
+      Job job = small_job(2, 2, 1, 3, 2);
+      job.model->heads = heads, job.model->hidden = 4 * heads, job.model->dropout = 0.1;
+      job.parallel.cp = 2, job.gpus = 8;
+      job.train.flash = flash;
+      if (heads == 6) job.train.off = {"fuse_patterns"};  // so that chains have dropouts
+      const LaidOut laid = lay_out(resolve(job));
+      for (const std::vector<int>& places : {std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}, {0, 3, 4}, {5}}) {
+        LocalAttrs like(laid.graph, laid.mesh, places);
+        for (size_t o = 0; o < laid.graph.ops.size(); ++o) {
+          const ir::Op& op = laid.graph.ops[o];
+          if (!ir::has_op(op.type)) continue;
+          const ir::Attrs own = local_attrs(laid.graph, op, laid.layouts.ops[o], laid.mesh, places);
+          EXPECT_EQ(like.of(op, laid.layouts.ops[o]), own) << op.name;
+          const auto program = op.attrs.find("program");
+          fused += program != op.attrs.end() &&
+                   std::get<std::string>(program->second).find("{op=") != std::string::npos;
+        }
+      }
+    }
+  EXPECT_GT(fused, 10);  // with dropouts in them
 }
 
 // A class's attributes at its k-th place equal those computed for that place alone.
