@@ -300,9 +300,8 @@ std::string left_out_text(const CampaignReport& r) {
   std::string text;
   if (!counts_failures(r))
     text +=
-        "  no failures, and no checkpoints against them: days, GPU hours, dollars and energy are of the "
-        "steps "
-        "alone (give --mtbf and --checkpoint-bandwidth)\n";
+        "  no failures, and no checkpoints against them: every number is of the steps alone (give --mtbf and "
+        "--checkpoint-bandwidth)\n";
   for (const std::string& one : by_row(r, [](const CampaignRow& row) {
          return std::string(row.run.price_per_gpu_hour ? "" : "no dollars without a price (give --price)");
        }))

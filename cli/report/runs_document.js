@@ -81,12 +81,18 @@ function askedText(run) {
 /** Of which less is better. @param {RunColumn} column @param {Cell} cell */
 const badness = (column, cell) => (column.better === 'more' ? -Number(cell) : Number(cell));
 
-/** The run with the best value, the first of those that are equal. @param {RunColumn} column @param {Run[]} among @returns {Run | null} */
+/**
+ * The run with the best value; of equal ones the fastest, then the first.
+ * @param {RunColumn} column @param {Run[]} among @returns {Run | null}
+ */
 function best(column, among) {
   const known = among.filter((run) => isNumber(cellOf(run, column.name)));
   if (known.length === 0) return null;
-  return known.reduce((found, run) =>
-    badness(column, cellOf(run, column.name)) < badness(column, cellOf(found, column.name)) ? run : found);
+  const least = Math.min(...known.map((run) => badness(column, cellOf(run, column.name))));
+  const equal = known.filter((run) => badness(column, cellOf(run, column.name)) === least);
+  /** @param {Run} run */
+  const time = (run) => (isNumber(cellOf(run, 'step_time_s')) ? Number(cellOf(run, 'step_time_s')) : Infinity);
+  return equal.reduce((found, run) => (time(run) < time(found) ? run : found));
 }
 
 /**

@@ -91,7 +91,7 @@ gpt3-175b  1024          6.00 s          6.94          171k
   range      9 of 10 steps of megatron on more than 8 a100-sxm-80g were simulated within 9.5 % of their published time (51 steps)
 
 not counted
-  no failures, and no checkpoints against them: days, GPU hours, dollars and energy are of the steps alone (give --mtbf and --checkpoint-bandwidth)
+  no failures, and no checkpoints against them: every number is of the steps alone (give --mtbf and --checkpoint-bandwidth)
   no dollars without a price (give --price)
   no energy without power (give --watts)
 )");
