@@ -39,6 +39,13 @@ Candidate with_estimate(Job job, const KindCosts& costs, const InFlight& in_flig
   return {std::move(job), e.seconds, e.bytes, e.fullest_stage, e.split_saves, least, kernels};
 }
 
+// Found layouts may avoid collectives, which pays in short steps.
+Counted counted(const Job& job) { return is_short(job) ? Counted::kernels : Counted::waits; }
+
+double bound_of(const Candidate& c) {
+  return counted(c.job) == Counted::kernels ? c.kernel_seconds : c.least_seconds;
+}
+
 Candidate with_estimate(Job job, const KindCosts& costs) {
   const InFlight in_flight = in_flight_of(job);
   return with_estimate(std::move(job), costs, in_flight);
@@ -52,12 +59,34 @@ std::vector<size_t> order_of(size_t branches, uint64_t shuffle) {
   return order;
 }
 
+// Works on all branches, on several threads. Looks every few ms, on this thread.
+void for_each_branch(const std::vector<size_t>& order, size_t threads, Shared& shared,
+                     const std::function<void()>& look, const std::function<void(size_t branch)>& work) {
+  shared.next = 0;
+  std::vector<std::future<void>> working;
+  for (size_t t = 0; t < std::min(threads, order.size()); ++t)
+    working.push_back(std::async(std::launch::async, [&] {
+      for (size_t next = shared.next++; next < order.size(); next = shared.next++) work(order[next]);
+    }));
+  try {
+    for (std::future<void>& thread : working)
+      while (thread.wait_for(between_looks) != std::future_status::ready) look();
+  } catch (...) {
+    shared.stop = true;
+    throw;
+  }
+  for (std::future<void>& thread : working) thread.get();
+}
+
 bool keep_less(std::optional<Candidate>& least, const Candidate& c, double Candidate::*number) {
   if (least && least.value().*number <= c.*number) return false;
   least = c;
   return true;
 }
 
+// Points are varied if their bounds are below this many times the best estimate. The best by estimate may not
+// fit, or be slower when simulated.
+constexpr double varied_up_to = 1.1;
 constexpr double layouts_save = 1.3;  // of the limit: layouts save no more
 
 void keep_smallest(std::vector<Candidate>& kept, const Candidate& c, size_t most_kept) {
@@ -86,6 +115,15 @@ class Candidates::Branch {
 
   void run(const Job& job, const Fixed& fixed, const planner::Hints& branch) {
     each_point(job, fixed, branch, [&](const Job& point) { return add(point); });
+  }
+
+  // After all branches have run: adds the same points with fewer recomputed layers, in other orders of the
+  // mesh and of slow stages. Leaves out those whose bound is above `most` seconds.
+  void vary(double most) {
+    for (std::vector<Candidate>& whole : varied_)
+      if (!shared_.stop)
+        for (Candidate& c : variants(whole, most)) take(std::move(c));
+    varied_.clear();
   }
 
   // Null if no small plan can be made, or if there are enough points.
@@ -208,11 +246,14 @@ class Candidates::Branch {
   // A point that recomputes only the necessary layers, in place of one that recomputes all layers and fits.
   // If less recomputation of all layers fits, that is a separate point. If layouts do not come from hints,
   // estimates of memory are too poor for it.
-  std::optional<Candidate> with_some_recomputed(const std::vector<Candidate>& whole) {
+  std::optional<Candidate> with_some_recomputed(const std::vector<Candidate>& whole, double most) {
     std::optional<Candidate> best;
     const Job& first = whole.front().job;
-    const std::vector<ir::Recompute> kinds = lesser(first);
-    if (std::none_of(whole.begin(), whole.end(), [&](const Candidate& c) { return fits(c); })) return best;
+    std::vector<ir::Recompute> kinds = lesser(first);
+    std::erase_if(kinds, [&](ir::Recompute kind) {
+      const ModelCost* cost = cost_of_lesser(first, kind);
+      return cost && least_seconds(all_of(first, kind), *cost, counted(first)) > most;
+    });
     if (kinds.empty() || needs_layouts(first) ||
         (!options_.pinned.count("recompute") && any_fits(whole, kinds)))
       return best;
@@ -257,30 +298,32 @@ class Candidates::Branch {
 
   // Whether it fits in memory by estimate; nothing if there is no estimate.
   std::optional<bool> add(const Job& point) {
-    bool any = false;
-    if (shared_.stop) return any;
+    if (shared_.stop) return false;
     std::vector<Candidate> all = estimates(point);
     if (all.empty()) return std::nullopt;
-    for (Candidate& c : all) {
-      ++estimated.points, ++shared_.points;
-      keep_less(estimated.smallest, c, &Candidate::estimated_bytes);
-      if (!fits(c)) {
-        ++estimated.over_memory, ++shared_.over_memory;
-        if (c.estimated_bytes <= layouts_save * all_.bytes_)
-          keep_smallest(estimated.over_memory_least, c, static_cast<size_t>(options_.simulate));
-        continue;
-      }
-      any = true;
-      shared_.any_fits = true;
-      keep_less(estimated.fastest, c, &Candidate::estimated_seconds);
-      const bool slow = is_over(c.estimated_seconds, options_);
-      if (slow) ++estimated.over_time;
-      // With split backward passes it may keep the time.
-      const bool may_keep =
-          options_.goal == Goal::cost && !is_over(c.estimated_seconds - c.split_saves, options_);
-      if (!slow || may_keep || options_.goal == Goal::time) estimated.fitting.push_back(std::move(c));
-    }
+    const bool any = std::any_of(all.begin(), all.end(), [&](const Candidate& c) { return fits(c); });
+    if (any) varied_.push_back(all);
+    for (Candidate& c : all) take(std::move(c));
     return any;
+  }
+
+  void take(Candidate c) {
+    ++estimated.points, ++shared_.points;
+    keep_less(estimated.smallest, c, &Candidate::estimated_bytes);
+    if (!fits(c)) {
+      ++estimated.over_memory, ++shared_.over_memory;
+      if (c.estimated_bytes <= layouts_save * all_.bytes_)
+        keep_smallest(estimated.over_memory_least, c, static_cast<size_t>(options_.simulate));
+      return;
+    }
+    shared_.any_fits = true;
+    keep_less(estimated.fastest, c, &Candidate::estimated_seconds);
+    const bool slow = is_over(c.estimated_seconds, options_);
+    if (slow) ++estimated.over_time;
+    // With split backward passes it may keep the time.
+    const bool may_keep =
+        options_.goal == Goal::cost && !is_over(c.estimated_seconds - c.split_saves, options_);
+    if (!slow || may_keep || options_.goal == Goal::time) estimated.fitting.push_back(std::move(c));
   }
 
   // The point with its layers cut into stages, in one way or two, each with its estimate.
@@ -308,10 +351,18 @@ class Candidates::Branch {
       result.push_back(with_estimate(std::move(cut), *kinds));
       if (auto more = with_more_in_flight(result.back(), *kinds)) result.push_back(std::move(*more));
     }
-    if (auto some = with_some_recomputed(result)) result.push_back(std::move(*some));
-    for (size_t i = 0, plain = result.size(); i < plain; ++i) add_other_orders(Candidate(result[i]), result);
-    add_stage_orders(*kinds, result);
     return result;
+  }
+
+  // See vary. `whole`: the candidates of a point, of which at least one fits.
+  std::vector<Candidate> variants(std::vector<Candidate>& whole, double most) {
+    const size_t plain = whole.size();
+    if (auto some = with_some_recomputed(whole, most)) whole.push_back(std::move(*some));
+    for (size_t i = 0, all = whole.size(); i < all; ++i)
+      if (fits(whole[i]) && bound_of(whole[i]) <= most) add_other_orders(Candidate(whole[i]), whole);
+    if (bound_of(whole.front()) <= most) add_stage_orders(*costs_of(whole.front().job), whole);
+    return {std::make_move_iterator(whole.begin() + static_cast<std::ptrdiff_t>(plain)),
+            std::make_move_iterator(whole.end())};
   }
 
   // Adds the first candidate with its slow devices under other stages, if that is faster or takes less memory
@@ -400,6 +451,7 @@ class Candidates::Branch {
   const Costs& known_;
   Shared& shared_;
   Measuring measuring_;
+  std::vector<std::vector<Candidate>> varied_;  // by point, if one of its candidates fits
 };
 
 Candidates::Candidates(const SearchOptions& options, double bytes, ActSeconds seconds)
@@ -419,47 +471,41 @@ Estimated Candidates::of(const Job& job, const Fixed& fixed, const Enough& enoug
   Shared shared;
   std::vector<std::unique_ptr<Branch>> done(parts.size());
   const std::vector<size_t> order = order_of(parts.size(), options_.shuffle);
-  const auto work = [&] {
-    for (size_t next = shared.next++; next < order.size(); next = shared.next++) {
-      std::unique_ptr<Branch>& branch = done[order[next]];
-      branch = std::make_unique<Branch>(*this, job, known, shared);
-      branch->run(job, fixed, parts[order[next]]);
-    }
-  };
   const auto look = [&] {
     if (enough && enough(shared.points, shared.over_memory, shared.any_fits)) shared.stop = true;
   };
   look();
-  std::vector<std::future<void>> threads;
-  for (size_t t = 0; t < parts.size() && t < threads_of(options_); ++t)
-    threads.push_back(std::async(std::launch::async, work));
-  const auto end = [&](std::future<void>& thread) {
-    while (thread.wait_for(between_looks) != std::future_status::ready) look();
-  };
-  try {
-    for (std::future<void>& thread : threads) end(thread);
-  } catch (...) {
-    shared.stop = true;
-    throw;
-  }
-  for (std::future<void>& thread : threads) thread.get();
+  for_each_branch(order, threads_of(options_), shared, look, [&](size_t part) {
+    done[part] = std::make_unique<Branch>(*this, job, known, shared);
+    done[part]->run(job, fixed, parts[part]);
+  });
+  // All cost as much a second, so the fastest is the best, unless bytes are the goal.
+  double most = infinity;
+  if (options_.goal != Goal::memory)
+    for (const std::unique_ptr<Branch>& branch : done)
+      if (branch->estimated.fastest)
+        most = std::min(most, varied_up_to * branch->estimated.fastest->estimated_seconds);
+  for_each_branch(order, threads_of(options_), shared, look, [&](size_t part) { done[part]->vary(most); });
 
   Estimated all;
   for (std::unique_ptr<Branch>& branch : done) {
-    Estimated& part = branch->estimated;
-    std::move(part.fitting.begin(), part.fitting.end(), std::back_inserter(all.fitting));
-    all.points += part.points;
-    add(all.dropped, part.dropped);
-    all.over_memory += part.over_memory;
-    all.over_time += part.over_time;
-    if (part.smallest) keep_less(all.smallest, *part.smallest, &Candidate::estimated_bytes);
-    for (const Candidate& c : part.over_memory_least)
-      keep_smallest(all.over_memory_least, c, static_cast<size_t>(options_.simulate));
-    if (part.fastest) keep_less(all.fastest, *part.fastest, &Candidate::estimated_seconds);
-    if (part.unmeasured) all.unmeasured = part.unmeasured;
+    add(all, std::move(branch->estimated));
     known.merge(branch->costs);
   }
   return all;
+}
+
+void Candidates::add(Estimated& all, Estimated part) const {
+  std::move(part.fitting.begin(), part.fitting.end(), std::back_inserter(all.fitting));
+  all.points += part.points;
+  search::add(all.dropped, part.dropped);
+  all.over_memory += part.over_memory;
+  all.over_time += part.over_time;
+  if (part.smallest) keep_less(all.smallest, *part.smallest, &Candidate::estimated_bytes);
+  for (const Candidate& c : part.over_memory_least)
+    keep_smallest(all.over_memory_least, c, static_cast<size_t>(options_.simulate));
+  if (part.fastest) keep_less(all.fastest, *part.fastest, &Candidate::estimated_seconds);
+  if (part.unmeasured) all.unmeasured = part.unmeasured;
 }
 
 std::optional<Candidate> Candidates::one(Job job) {

@@ -5,7 +5,9 @@
 //   const Estimated found = candidates.of(job, fixed, {});
 //
 // Branches of the points (points.h) are estimated on several threads and put together in their order, so the
-// result depends neither on the number of threads nor on the branch that ends first.
+// result depends neither on the number of threads nor on the branch that ends first. First come the points
+// with every layer and rank in its usual way. Then those that fit are varied, if their bounds do not exclude
+// that they become the best: fewer recomputed layers, other orders of the mesh, slow devices in other stages.
 #pragma once
 
 #include <cstdint>
@@ -72,6 +74,7 @@ class Candidates {
   using Costs = std::map<CostKey, std::variant<ModelCost, Error>>;
   // Costs of jobs that differ from this one only in searched fields.
   Costs& costs_of(const planner::Job& job);
+  void add(Estimated& all, Estimated part) const;
 
   const SearchOptions& options_;
   double bytes_;
