@@ -49,13 +49,17 @@ bool has_flag(const std::vector<std::string>& flags, const std::string& flag) {
   return std::find(flags.begin(), flags.end(), flag) != flags.end();
 }
 
-// The constant of a cluster whose name a flag has: "node.link_bandwidth" for --link-bandwidth. Empty: there
-// is none.
+// The constant of a cluster whose name a flag has: "node.link_bandwidth" for --link-bandwidth,
+// "bandwidth.network" for --network-bandwidth. Empty: there is none.
 std::string constant_named(const std::string& flag) {
   std::string name = flag.substr(std::min<size_t>(2, flag.size()));
   std::replace(name.begin(), name.end(), '-', '_');
   for (const std::string& constant : backends::constant_names(backends::load_cluster("dgx-h100", 0)))
     if (constant.substr(constant.rfind('.') + 1) == name) return constant;  // npos + 1: from its beginning
+  for (const std::string& shorter : backends::short_constant_names())
+    if (const size_t dot = shorter.find('.'); dot != std::string::npos)
+      if (shorter.substr(dot + 1) + "_" + shorter.substr(0, dot) == name)
+        return shorter;  // network_bandwidth
   return "";
 }
 
@@ -165,8 +169,12 @@ std::vector<std::string> with_constants_named(const CLI::App& app, std::vector<s
     const size_t equals = words[i].find('=');
     const std::string flag = words[i].substr(0, equals);
     const bool is_unknown = flag.starts_with("--") && !has_flag(known, flag) && flag_meant(flag).empty();
-    const bool has_value =
-        equals != std::string::npos || (i + 1 < words.size() && !words[i + 1].starts_with("-"));
+    const auto is_value = [](const std::string& word) {
+      const bool is_negative =
+          word.size() > 1 && word[0] == '-' && std::isdigit(static_cast<unsigned char>(word[1]));
+      return !word.starts_with("-") || is_negative;
+    };
+    const bool has_value = equals != std::string::npos || (i + 1 < words.size() && is_value(words[i + 1]));
     const std::string constant = is_unknown && has_value ? constant_named(flag) : "";
     if (constant.empty()) {
       result.push_back(words[i]);

@@ -72,6 +72,9 @@ std::vector<Given> take_gpus(const GivenKeys& given) {
   std::vector<Given> all;
   for (std::istringstream numbers(text); std::getline(numbers, one, ',');) {
     Request checked;
+    if (!ir::read_number<int64_t>(one))
+      throw Error::input(found->second.where,
+                         fmt::format("got \"{}\", expected numbers of GPUs, as in 256,512", one));
     set(checked, "cluster.gpus", {one, found->second.where});
     for (const Given& other : all)
       if (other.text == one) throw Error::input(found->second.where, one + " is given twice");

@@ -102,6 +102,8 @@ std::vector<Difference> differences_of(const GivenKeys& a, const GivenKeys& b) {
   std::vector<std::string> paths;
   for (const Key& key : keys())
     if (text_of(a, key.path()) != text_of(b, key.path())) paths.push_back(key.path());
+  if (text_of(a, "parallel.recompute") != "full" && text_of(b, "parallel.recompute") != "full")
+    std::erase(paths, "parallel.recompute_stop");  // has no effect in either
   const auto is_model = [](const std::string& path) { return path.starts_with("model."); };
   const bool model = std::any_of(paths.begin(), paths.end(), is_model);
   const bool degrees = model || std::any_of(paths.begin(), paths.end(), is_degree);

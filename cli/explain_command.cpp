@@ -54,6 +54,10 @@ void explain_whole(const SavedPlan& saved, const planner::LaidOut* laid, const E
 GivenKeys keys_of_flags(const std::string& text) {
   if (const size_t begin = text.find_first_not_of(' '); begin != std::string::npos && text[begin] != '-')
     throw Error::input("--why-not", fmt::format("got \"{}\", expected flags such as \"--tp 4\"", text));
+  if (text.find("--what-if") != std::string::npos)
+    throw Error::input("--why-not", fmt::format("got \"{}\": plans are placed on the plan's cluster; "
+                                                "`boxcar simulate --plan PLAN --what-if` changes constants",
+                                                text));
   CLI::App app("", "simulate");  // the command of these flags
   JobArguments job;
   job.add_to(app);

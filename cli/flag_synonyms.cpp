@@ -1,11 +1,14 @@
 #include "cli/flag_synonyms.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
 #include <iterator>
 
 #include "ir/read_number.h"
+#include "sbp/suggest.h"
 
 namespace boxcar::cli {
 namespace {
@@ -88,7 +91,7 @@ constexpr Synonym synonyms[] = {
     {"--fp16", "--precision fp16"},
     {"--fp8", "--precision fp8"},
     {"--framework", "--stack"},
-    {"--gpu", "--cluster", "--gpus"},
+    {"--gpu", "--cluster, or --device with it", "--gpus"},
     {"--gpu-type", "--cluster"},
     {"--hardware", "--cluster"},
     {"--machine", "--cluster"},
@@ -224,6 +227,19 @@ std::string_view flag_meant(std::string_view flag, std::string_view value) {
   if (found == std::end(synonyms)) return {};
   const bool numbered = !found->with_number.empty() && ir::read_number<int64_t>(value);
   return numbered ? found->with_number : found->meant;
+}
+
+const Key* key_meant(std::string_view name) {
+  if (const Key* key = key_called(name)) return key;
+  const std::string_view meant = flag_meant(fmt::format("--{}", name));
+  return meant.empty() ? nullptr : key_called(meant.substr(2, meant.find_first_of(" ,") - 2));
+}
+
+std::string did_you_mean_key(std::string_view section, std::string_view name) {
+  if (const Key* key = key_meant(name))
+    return key->section == section ? fmt::format(" (did you mean {}?)", key->name)
+                                   : fmt::format(" (did you mean {} under {}?)", key->name, key->section);
+  return did_you_mean(name, key_names(section));
 }
 
 std::string_view advice_in_place_of(std::string_view command, std::string_view flag) {

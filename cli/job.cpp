@@ -18,6 +18,7 @@
 #include "cli/catalog.h"
 #include "cli/config_file.h"
 #include "cli/effects.h"
+#include "cli/flag_synonyms.h"
 #include "cli/job_presets.h"
 #include "cli/output.h"
 #include "ir/units.h"
@@ -43,14 +44,6 @@ std::string text_of(const YAML::Node& node, const std::string& where) {
   return fmt::format("[{}]", fmt::join(items, ","));
 }
 
-std::vector<std::string> key_names(std::string_view section) {
-  std::vector<std::string> names;
-  for (const Key& key : keys()) {
-    if (key.section == section) names.push_back(key.name);
-  }
-  return names;
-}
-
 [[noreturn]] void unknown_key(const std::string& where, const std::string& section, const std::string& name) {
   for (const Key& key : keys()) {
     if (key.name == name) {
@@ -58,9 +51,9 @@ std::vector<std::string> key_names(std::string_view section) {
           where, fmt::format("unknown key \"{}\" under {}; it belongs under {}", name, section, key.section));
     }
   }
-  std::vector<std::string> known = key_names(section);
-  throw Error::input(where, fmt::format("unknown key \"{}\" under {}{}; known are {}", name, section,
-                                        did_you_mean(name, known), fmt::join(known, ", ")));
+  throw Error::input(where,
+                     fmt::format("unknown key \"{}\" under {}{}; known are {}", name, section,
+                                 did_you_mean_key(section, name), fmt::join(key_names(section), ", ")));
 }
 
 // A section or, in its place, the value of the key whose flag has its name: "model: llama3-70b".
@@ -106,6 +99,10 @@ void check_families(const GivenKeys& given) {
 
 void check_required(const GivenKeys& given) {
   const std::string family = family_of(given);
+  const bool any_model = std::any_of(given.begin(), given.end(),
+                                     [](const auto& key) { return key.first.starts_with("model."); });
+  if (!any_model)
+    throw Error::input("--model", "missing; name a model (`boxcar models` lists them) or give a job file");
   for (const Key& key : keys()) {
     if (key.required && key.is_of(family) && !given.count(key.path())) {
       throw Error::input(key.path(), fmt::format("missing; give it in the job file or as {}", key.flag));
@@ -149,7 +146,7 @@ void rename_old_keys(GivenKeys& given) {
 
 // "4M-tokens" as sequences of the model's length.
 void count_sequences(GivenKeys& given) {
-  constexpr std::string_view unit = "-tokens";
+  constexpr std::string_view unit = "tokens";  // "4M-tokens", "4M tokens"
   const auto batch = given.find("train.global_batch"), seq = given.find("model.seq");
   if (batch == given.end() || !batch->second.text.ends_with(unit)) return;
   Given& value = batch->second;
@@ -162,7 +159,8 @@ void count_sequences(GivenKeys& given) {
     return path == std::string_view("model.seq") ? request.job.model->seq : request.job.global_batch;
   };
   const int64_t length = whole("model.seq", seq->second, seq->second.text);
-  const std::string number = value.text.substr(0, value.text.size() - unit.size());
+  std::string number = value.text.substr(0, value.text.size() - unit.size());
+  if (number.ends_with('-') || number.ends_with(' ')) number.pop_back();
   const int64_t tokens = whole("train.global_batch", value, number), sequences = tokens / length;
   if (sequences * length != tokens)
     throw Error::input(value.where,
@@ -206,8 +204,10 @@ void expand_model(GivenKeys& given) {
     throw Error::input(
         family->second.where,
         fmt::format("no model is named \"{}\"{}; `boxcar models` lists them", family->second.text,
-                    like.empty() ? did_you_mean(family->second.text, known)
-                                 : fmt::format(" (did you mean {}?)", fmt::join(like, " or "))));
+                    std::filesystem::exists(std::filesystem::path(text) / "config.json")
+                        ? fmt::format(" (did you mean the folder, ./{}?)", text)
+                    : like.empty() ? did_you_mean(family->second.text, known)
+                                   : fmt::format(" (did you mean {}?)", fmt::join(like, " or "))));
   }
   std::string where = family->second.where;
   family->second.text = model->family;
@@ -237,7 +237,9 @@ bool names_a_section(const std::string& text) {
     if (first == std::string::npos || colon == std::string::npos || colon - first > longest) continue;
     const std::string word = line.substr(first, colon - first);
     const std::vector<std::string> known = sections();
-    if (std::count(known.begin(), known.end(), word) > 0 || !did_you_mean(word, known).empty()) return true;
+    if (std::count(known.begin(), known.end(), word) > 0 || key_called(word) ||
+        !did_you_mean(word, known).empty())
+      return true;
   }
   return false;
 }
@@ -273,7 +275,9 @@ GivenKeys parse_job(const std::string& text, const std::string& path) {
     std::string section = text_of(entry.first, where);
     if (std::find(known.begin(), known.end(), section) == known.end()) {
       throw Error::input(where, fmt::format("unknown section \"{}\"{}; known are {}", section,
-                                            did_you_mean(section, known), fmt::join(known, ", ")));
+                                            key_meant(section) ? did_you_mean_key("", section)
+                                                               : did_you_mean(section, known),
+                                            fmt::join(known, ", ")));
     }
     if (std::count(seen.begin(), seen.end(), section))
       throw Error::input(where, fmt::format("section {} is given twice", section));

@@ -460,6 +460,13 @@ const Key& key_at(std::string_view path) {
   return *find_key(path.substr(0, dot), path.substr(dot + 1));
 }
 
+std::vector<std::string> key_names(std::string_view section) {
+  std::vector<std::string> names;
+  for (const Key& key : keys())
+    if (key.section == section) names.push_back(key.name);
+  return names;
+}
+
 const Key* key_called(std::string_view name) {
   std::string flag = fmt::format("--{}", name);
   std::replace(flag.begin(), flag.end(), '_', '-');

@@ -59,6 +59,7 @@ const std::vector<Key>& keys();
 std::vector<std::string> sections();  // in the file's order
 // The section whose keys are not part of a plan: how `boxcar train` runs it.
 inline constexpr const char* run_section = "run";
+std::vector<std::string> key_names(std::string_view section);
 const Key* find_key(std::string_view section, std::string_view name);
 const Key& key_at(std::string_view path);  // REQUIRES that it exists: "model.layers"
 // The key whose flag, or another flag of it, has this name: "micro_batch", "model", "cp". Null: none.

@@ -23,10 +23,12 @@
 namespace boxcar::cli {
 namespace {
 
+constexpr const char* kernel_label = "parallel.attention_kernel";
+
 // The name of a kernel was once the version of FlashAttention: 1, or 2, which devices have.
 void rename_old_labels(ir::Plan& plan) {
   if (const auto version = plan.labels.extract("parallel.flash_version"))
-    if (version.mapped() == "1") plan.labels.emplace("parallel.attention_kernel", "flash1");
+    if (version.mapped() == "1") plan.labels.emplace(kernel_label, "flash1");
 }
 
 }  // namespace
@@ -130,6 +132,21 @@ GivenKeys keys_of(const ir::Plan& plan, const std::string& path) {
   return given;
 }
 
+namespace {
+
+// The planned kernel of attention; `may_change`: the device's own, if the device has no speed of that.
+void use_kernel(std::string& name, bool may_change, backends::DeviceProfile& device) {
+  const std::vector<std::string> known = backends::attention_kernels(device);
+  if (may_change && !known.empty() && std::find(known.begin(), known.end(), name) == known.end()) {
+    tell(fmt::format("{} has no speed of attention by {}; {} is taken (--attention-kernel)", device.name,
+                     name, device.attention_kernel));
+    name = device.attention_kernel;
+  }
+  backends::use_attention_kernel(device, name);
+}
+
+}  // namespace
+
 SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
   SavedPlan loaded;
   loaded.plan = read_plan(file);
@@ -137,10 +154,13 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
   for (const auto& [path, value] : given) {
     if (path == "train.routing_skew" && !plan.labels.contains(path))
       throw Error::input(value.where, "has no effect on a plan without experts");
-    if (path != "cluster.preset" && path != "cluster.device" && path != "train.routing_skew")
-      throw Error::input(
-          value.where,
-          "has no effect on a saved plan; of a job's keys it takes --cluster, --device and --routing-skew");
+    if (path == kernel_label && !plan.labels.contains(path))
+      throw Error::input(value.where, "has no effect on a plan without fused attention");
+    if (path != "cluster.preset" && path != "cluster.device" && path != "train.routing_skew" &&
+        path != kernel_label)
+      throw Error::input(value.where,
+                         "has no effect on a saved plan; of a job's keys it takes --cluster, --device, "
+                         "--attention-kernel and --routing-skew");
     plan.labels[path] = value.text;
   }
   if (given.contains("train.routing_skew")) put_skew(plan, file);
@@ -173,8 +193,8 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
         loaded.cluster.device,
         backends::float8_recipe(recipe == plan.labels.end() ? Request{}.fp8_recipe : recipe->second));
   }
-  const auto kernel = plan.labels.find("parallel.attention_kernel");
-  if (kernel != plan.labels.end()) use_attention_kernel(loaded.cluster.device, kernel->second);
+  if (const auto kernel = plan.labels.find(kernel_label); kernel != plan.labels.end())
+    use_kernel(kernel->second, elsewhere && !given.contains(kernel_label), loaded.cluster.device);
   return loaded;
 }
 

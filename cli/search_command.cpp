@@ -182,8 +182,10 @@ std::string enough_memory(double bytes, const backends::DeviceProfile& device) {
 // The reason why there is no plan.
 std::string why_none(const SearchReport& r) {
   const search::Outcome& outcome = r.outcome;
-  if (outcome.spent) return "the plans that --effort allows are too slow; allow more of them";
-  if (!outcome.ended)
+  const int64_t fitting = outcome.points - outcome.over_memory - search::left_out(outcome.dropped);
+  const bool all_slow = outcome.fastest && outcome.over_time > 0 && outcome.over_time >= fitting;
+  if (outcome.spent && !all_slow) return "the plans that --effort allows are too slow; allow more of them";
+  if (outcome.told_to_end())
     return fmt::format("ended before a point was found that fits; give it more time{}",
                        interrupted ? "" : " with --budget");
   if (outcome.fastest && (outcome.fastest->seconds > 0 || outcome.over_time > 0))
@@ -335,7 +337,9 @@ Searches searches_of(const SearchArguments& arguments, const GivenKeys& asked) {
   const bool costs = options.goal == search::Goal::cost ||
                      std::count(all.front_goals.begin(), all.front_goals.end(), search::Goal::cost) > 0;
   if (costs && job.cluster.price_per_gpu_hour <= 0)
-    throw Error::input("--price", fmt::format("missing; {} has no price_per_gpu_hour", job.cluster.name));
+    throw Error::input(
+        "--price", arguments.price ? "is 0, at which all plans cost the same; give what a GPU costs an hour"
+                                   : fmt::format("missing; {} has no price_per_gpu_hour", job.cluster.name));
   options.max_step_seconds = seconds_of("--max-step-time", arguments.max_step_time);
   if (arguments.sensitivity) check_sensitivity(arguments, options.goal, all.jobs.size());
   options.memory_bytes = memory_of(arguments.memory, job.cluster.device);
@@ -375,8 +379,11 @@ std::vector<search::Candidate> search_all(const std::vector<OpenJob>& jobs, sear
     const bool first = &one == &jobs.front();
     r.outcome = first ? std::move(outcome) : search::merged(std::move(r.outcome), std::move(outcome), r.goal);
     const auto add = [&](search::SearchOptions other) {
+      if (interrupted) r.front_ended = false;
       if (interrupted) return;
-      for (search::Candidate& c : outcome_of(job, other, one.given, r, false).best) {
+      search::Outcome found = outcome_of(job, other, one.given, r, false);
+      r.front_ended &= !found.told_to_end();
+      for (search::Candidate& c : found.best) {
         c.plan.reset();
         simulated.push_back(std::move(c));
       }
@@ -453,9 +460,11 @@ int run(const SearchArguments& arguments, Extent extent) {
   std::signal(SIGINT, interrupt);
   SearchReport r = empty_report(arguments, searches);
   std::vector<search::Candidate> simulated = search_all(searches.jobs, options, budget, arguments.json, r);
-  if (arguments.sensitivity && !r.outcome.best.empty())
+  if (arguments.sensitivity && !r.outcome.best.empty()) {
     r.sensitivity = sensitivity_of(searches.jobs.front().request, options, r,
                                    [&](const std::string& now) { part = now; });
+    r.sensitivity_ended = !interrupted;
+  }
   std::signal(SIGINT, SIG_DFL);
   progress.reset();
   const std::vector<SimulatedPlan> compared = compared_plans({&r.outcome.best, &simulated}, r.precisions);

@@ -249,8 +249,10 @@ std::string front_text(const SearchReport& r) {
   if (r.front.empty()) return "";
   std::vector<std::string> names;
   for (search::Goal goal : r.front_goals) names.emplace_back(name_of(goal));
-  return fmt::format("\nof the plans simulated, none beats one of these in {} without losing in another\n{}",
-                     fmt::join(names, " and "), plans_text(r.front, false, r.precisions));
+  return fmt::format(
+      "\nof the plans simulated, none beats one of these in {} without losing in another{}\n{}",
+      fmt::join(names, " and "), r.front_ended ? "" : "; ended early, so better ones may be missing",
+      plans_text(r.front, false, r.precisions));
 }
 
 // For given recomputation, if all fits without it.
@@ -287,7 +289,7 @@ ordered_json search_json(const SearchReport& r) {
   ordered_json doc{{"points", o.points},           {"without_estimate", left_out_json(o.dropped)},
                    {"over_memory", o.over_memory}, {"over_time", o.over_time},
                    {"compiled", o.compiled},       {"without_plan", left_out_json(o.unmade)},
-                   {"simulated", o.best.size()},   {"ended", o.ended},
+                   {"simulated", o.best.size()},   {"ended", o.ended && r.front_ended && r.sensitivity_ended},
                    {"by_estimate", o.by_estimate}, {"memory_limit_bytes", r.memory_limit_bytes},
                    {"wall_s", r.wall_seconds}};
   if (o.best.empty()) return doc;
@@ -434,9 +436,10 @@ std::string to_table(const SearchReport& r) {
                       recompute_text(r) + bound_text(r) + layouts_text(r) + slots_text(r) +
                           slow_stages_text(best.parallel, best.cluster));
   text += front_text(r);
-  if (!r.sensitivity.empty())
-    text += "\nsensitivity, the range of each constant in which this plan stays the best\n" +
-            to_text(r.sensitivity, r.outcome.best.front().job);
+  if (!r.sensitivity.empty() || !r.sensitivity_ended)
+    text += fmt::format("\nsensitivity, the range of each constant in which this plan stays the best{}\n{}",
+                        r.sensitivity_ended ? "" : "; ended early, so constants are missing",
+                        to_text(r.sensitivity, r.outcome.best.front().job));
   return text + numbers_text(r.best) + (r.explain_moves ? moves_text(r) : "") + configuration_text(r.best);
 }
 

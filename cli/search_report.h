@@ -23,7 +23,9 @@ struct SearchReport {
   // If several objectives were asked for: the plans of which none beats another in all of them.
   std::vector<search::Goal> front_goals = {};
   std::vector<search::Candidate> front = {};
+  bool front_ended = true;                           // false: searches for it ended early or were left out
   std::vector<explain::StaysBest> sensitivity = {};  // if it was asked for
+  bool sensitivity_ended = true;                     // false: some constants were left out
   double partial_seconds = 0;  // of the best plan's job with partial values, if they are switched off
 };
 

@@ -111,7 +111,7 @@ GivenKeys with_flags(GivenKeys keys, const GivenKeys& others) {
   const bool is_list = schedule != keys.end() && schedule->second.text.find(',') != std::string::npos;
   if (stages && is_list) derive("parallel.schedule");
   drop_values_of_names(keys, others);
-  for (auto& [path, value] : keys) value.may_lapse = true;
+  for (auto& [path, value] : keys) value.may_lapse = true, value.where = path + ", as the plan has it";
   for (const auto& [path, value] : others) keys[path] = value;
   return keys;
 }

@@ -17,9 +17,17 @@ install(DIRECTORY backends/presets/ DESTINATION ${CMAKE_INSTALL_DATADIR}/boxcar/
 # Schemas of the documents that --json prints.
 include(cmake/schemas.cmake)
 install(DIRECTORY ${PROJECT_BINARY_DIR}/schemas/ DESTINATION ${CMAKE_INSTALL_DATADIR}/boxcar/schemas FILES_MATCHING PATTERN "*.json")
-install(FILES LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-# Pages that --help names.
+install(FILES LICENSE CHANGELOG.md README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# Pages that --help names, and the files that they link to.
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs PATTERN CMakeLists.txt EXCLUDE)
+foreach(file cli/export/names.yaml cli/schemas ir/plan.h sim/chakra/chakra.proto)
+  get_filename_component(folder ${file} DIRECTORY)
+  if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/${file})
+    install(DIRECTORY ${file} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
+  else()
+    install(FILES ${file} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
+  endif()
+endforeach()
 
 # The program prints its completions and manual pages.
 set(made ${PROJECT_BINARY_DIR}/installed)

@@ -18,6 +18,8 @@ ir::Unit unit_of(std::string_view constant) {
                                                                       {"sustained_flops", flops_per_second}};
   if (constant.find("peak_flops.") != std::string_view::npos) return flops_per_second;
   if (constant.find("op_seconds.") != std::string_view::npos) return seconds;
+  if (constant.starts_with("bandwidth.")) return bytes_per_second;  // short names of several constants
+  if (constant.starts_with("latency.")) return seconds;
   for (const auto& [ending, unit] : endings)
     if (constant.ends_with(ending)) return unit;
   return none;

@@ -49,6 +49,8 @@ std::string place(const std::string& file, const Mark& mark) {
 }
 
 YAML::Node load_yaml(const std::string& text, const std::string& file) {
+  if (text.find('\0') != std::string::npos) throw Error::input(file, "is no text file");
+  if (text.starts_with("plan ")) throw Error::input(file, "is a saved plan, not YAML");
   try {
     std::istringstream in(text);
     YAML::Parser parser(in);

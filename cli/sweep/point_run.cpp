@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "backends/machines/cluster.h"
+#include "backends/machines/constant_unit.h"
 #include "backends/machines/device_profile.h"
 #include "backends/machines/file_name.h"
 #include "backends/machines/framework.h"
@@ -138,6 +139,7 @@ json constant_cell(const std::string& name, const std::string& text, backends::C
   if (changed)
     if (const auto found = backends::find_constants(*changed, name); found.size() == 1)
       return found[0].value();
+  if (const auto number = backends::read_constant(name, text)) return *number;
   return text;
 }
 

@@ -15,6 +15,7 @@
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
 #include "backends/machines/yaml.h"
+#include "cli/flag_synonyms.h"
 #include "cli/search_limits.h"
 #include "cli/what_if.h"
 #include "ir/models/model.h"
@@ -46,6 +47,12 @@ std::vector<std::string> names_at_top() {
   names.emplace_back(max_stack_key);
   names.emplace_back(price_key);
   return names;
+}
+
+// " (did you mean tp?)": the key that other frameworks call so, else the nearest one.
+std::string suggestion(const std::string& name) {
+  const Key* meant = key_meant(name);
+  return meant ? fmt::format(" (did you mean {}?)", sweep_name(*meant)) : did_you_mean(name, names_at_top());
 }
 
 template <class T>
@@ -183,7 +190,7 @@ class SweepReader {
       throw Error::input(backends::place(path_, name_node.Mark()),
                          fmt::format("unknown key \"{}\"{}; a key has the name of its flag, and docs/jobs.md "
                                      "lists them; what_if, search, max_stack and price are known too",
-                                     name, did_you_mean(name, names_at_top())));
+                                     name, suggestion(name)));
     read_key(*key, node);
   }
 
@@ -191,13 +198,10 @@ class SweepReader {
     for (const auto& entry : node) {
       const std::string name = name_of(entry.first);
       const Key* key = find_key(section, name);
-      std::vector<std::string> known;
-      for (const Key& one : keys())
-        if (one.section == section) known.push_back(one.name);
       if (!key)
         throw Error::input(backends::place(path_, entry.first.Mark()),
                            fmt::format("unknown key \"{}\" under {}{}; known are {}", name, section,
-                                       did_you_mean(name, known), fmt::join(known, ", ")));
+                                       did_you_mean_key(section, name), fmt::join(key_names(section), ", ")));
       read_key(*key, entry.second);
     }
   }

@@ -64,6 +64,12 @@ const FileCase file_cases[] = {
      "top_k, expert_ffn, shared_experts, dense_layers, expert_every, weigh_inside, masked, decoder_layers, "
      "decoder_seq, "
      "channels, classes, width, image, channels_last, graph"},
+    {std::string("modl: {layers: 4}\nparallel: 3\x00\n", 31), {}, "job.yaml: is no text file"},
+    {std::string("tp: [1,\n"), {}, "job.yaml:2:1: end of sequence flow not found"},
+    {std::string("model: gpt2\nmbs: 4\n"),
+     {},
+     "job.yaml:2:1: unknown section \"mbs\" (did you mean micro_batch under parallel?); known are model, "
+     "cluster, parallel, train, run"},
     {std::string("model: {tp: 4}\n"),
      {},
      "job.yaml:1:9: unknown key \"tp\" under model; it belongs under parallel"},

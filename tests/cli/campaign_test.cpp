@@ -418,7 +418,7 @@ const tests::CommandCase campaign_flags[] = {
     {{"--tokens=1B", "--watts=700", "--pue=0.9"}, 2, "--pue: got \"0.9\", expected a number from 1 to 10"},
     {{"--tokens=1B", "--watts=hot"}, 2, "--watts: got \"hot\", expected a number from 0 to 1e+06"},
     {{"--tokens=1B", "--price=free"}, 2, "--price: got \"free\", expected a number from 0 to 1e+06"},
-    {{"--tokens=1B", "--gpus=8,many"}, 2, "--gpus: got \"many\", expected a whole number from 1 to 1000000"},
+    {{"--tokens=1B", "--gpus=8,many"}, 2, "--gpus: got \"many\", expected numbers of GPUs, as in 256,512"},
     {{"--tokens=1B", "--mtbf=1s/8", "--checkpoint-bandwidth=1MB/s"},
      1,
      "--mtbf: goodput is below 0.1 %: 8 GPUs fail every 1 s, a checkpoint "

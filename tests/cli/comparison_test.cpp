@@ -77,6 +77,14 @@ TEST_F(Comparison, EachDifferenceCostsWhatSimulateSays) {
               step({"--tp=2", "--pp=2", "--zero=1", "--stage-layers=3,5", "--recompute=full"}), 1e-12);
 }
 
+// Torchtitan's own default of recompute_stop differs, which is nothing without recomputation.
+TEST_F(Comparison, KeysWithoutEffectInBothAreNoDifference) {
+  save(a_, {"--zero=1"});
+  save(b_, {"--zero=1", "--stack=torchtitan", "--sequence-parallel=false"});
+  for (const json& row : document({"diff", a_.path(), b_.path()})["differences"])
+    EXPECT_EQ(row.dump().find("recompute-stop"), std::string::npos) << row;
+}
+
 // Layers of each stage to recompute are nothing without recomputation.
 TEST_F(Comparison, RecomputationByStageGoesWithTheStages) {
   const Words with_layers{"--tp=2", "--pp=4", "--recompute=full", "--recompute-layers=2,1,0,0"};
@@ -282,6 +290,9 @@ TEST_F(Comparison, RefusesWhatIsNoFlagOfAJob) {
   EXPECT_EQ(refused("--zero 1 --tp"), "boxcar: --why-not: --tp needs a value\n");
   EXPECT_EQ(refused("tp 4"), "boxcar: --why-not: got \"tp 4\", expected flags such as \"--tp 4\"\n");
   EXPECT_EQ(refused("tp"), "boxcar: --why-not: got \"tp\", expected flags such as \"--tp 4\"\n");
+  EXPECT_EQ(refused("--what-if memory=2x"),
+            "boxcar: --why-not: got \"--what-if memory=2x\": plans are placed on the plan's cluster; `boxcar "
+            "simulate --plan PLAN --what-if` changes constants\n");
   EXPECT_EQ(refused(" "), "boxcar: --why-not: needs flags such as \"--tp 4\"\n");
   EXPECT_EQ(
       refused(" --tensor-parallel 4"),

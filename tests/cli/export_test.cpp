@@ -402,7 +402,9 @@ TEST(BadInput, Exports) {
       {{"--to=megatron", "--strct"},
        2,
        "--strct: unknown flag (did you mean --strict?); `boxcar export --help` lists all"},
-      {{"--to=megatron", "--gpus=8"}, 2, "model.layers: missing; give it in the job file or as --layers"},
+      {{"--to=megatron", "--gpus=8"},
+       2,
+       "--model: missing; name a model (`boxcar models` lists them) or give a job file"},
   };
   tests::expect_refused({"export"}, cases);
 }
@@ -420,10 +422,9 @@ TEST(ExportCommand, RefusesAPlanWithoutAJob) {
       "FILE: has no labels that say which job it is for (export one that search -o or simulate "
       "--save-plan wrote)",
       "FILE", bare.path());
-  tests::expect_refused(
-      {"export", "--to=nemo", plan.path(), "--tp=2"}, 2,
-      "--tp: has no effect on a saved plan; of a job's keys it takes --cluster, --device and "
-      "--routing-skew");
+  tests::expect_refused({"export", "--to=nemo", plan.path(), "--tp=2"}, 2,
+                        "--tp: has no effect on a saved plan; of a job's keys it takes --cluster, --device, "
+                        "--attention-kernel and --routing-skew");
 }
 
 TEST(ExportCommand, SaysThatAJobDoesNotFit) {

@@ -59,7 +59,7 @@ TEST(JobWords, AGlobalBatchInTokens) {
   const auto batch = [](const char* text) {
     return resolve(small_job({{"train.global_batch", {text, "--global-batch"}}})).request.job.global_batch;
   };
-  EXPECT_EQ(batch("4M-tokens"), 1024);
+  for (const char* text : {"4M-tokens", "4M tokens", "4Mtokens"}) EXPECT_EQ(batch(text), 1024);
   EXPECT_EQ(batch("32768-tokens"), 8);
   EXPECT_EQ(message(small_job({{"train.global_batch", {"40000-tokens", "--global-batch"}}})),
             "--global-batch: 40000 tokens are no whole number of sequences of 4096; use 36864-tokens");
@@ -188,7 +188,7 @@ TEST(JobWords, FlagsThatPeopleTry) {
   };
   of_search("--total_gpus=8", "did you mean --gpus?");
   of_search("--system=h200_sxm", "did you mean --cluster?");
-  of_search("--gpu=h100", "did you mean --cluster?");
+  of_search("--gpu=h100", "did you mean --cluster, or --device with it?");
   of_search("--gpu=8", "did you mean --gpus?");
   expect({"search", "--model=gpt2", "--cluster=dgx-h100", "--gpu", "8"}, "did you mean --gpus?");
   of_search("--parallelism.tensor_parallel_degree=2", "did you mean --tp?");

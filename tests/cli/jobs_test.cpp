@@ -386,6 +386,13 @@ TEST(Jobs, PlansKeepTheirAttentionKernelAndTheGpusOfEachNode) {
       step(with({"--cluster=dgx-a100-80g", "--attention-kernel=flash1", "--save-plan", plan.path()}));
   EXPECT_GT(first, second);
   EXPECT_EQ(step({"simulate", "--json", "--plan", plan.path()}), first);
+  EXPECT_EQ(step({"simulate", "--json", "--plan", plan.path(), "--attention-kernel=flash2"}), second);
+  EXPECT_EQ(run_program({"simulate", "--json", "--plan", plan.path(), "--cluster=hgx-b200"}).err,
+            "boxcar: b200-sxm has no speed of attention by flash1; cudnn is taken (--attention-kernel)\n");
+  EXPECT_EQ(run_program({"simulate", "--json", "--plan", plan.path(), "--device=b200-sxm",
+                         "--attention-kernel=flash1"})
+                .err,
+            "boxcar: attention_kernel: device b200-sxm has no speed of \"flash1\"; it has cudnn\n");
   // As plans had it before kernels had names.
   std::ifstream in(plan.path());
   std::string text{std::istreambuf_iterator<char>(in), {}};

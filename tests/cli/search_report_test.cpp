@@ -189,5 +189,23 @@ TEST(SearchReport, SaysWhatItEndedWith) {
   EXPECT_EQ(doc["search"]["gap_unknown"], "the search ended early");
 }
 
+TEST(SearchReport, SaysThatItsFrontOrSensitivityIsIncomplete) {
+  cli::SearchReport r = example();
+  r.front_goals = {search::Goal::time, search::Goal::memory};
+  r.front = r.outcome.best;
+  EXPECT_EQ(json::parse(to_json(r))["search"]["ended"], true);
+  EXPECT_EQ(to_table(r).find("ended early"), std::string::npos);
+  r.front_ended = false;
+  EXPECT_NE(
+      to_table(r).find("in time and memory without losing in another; ended early, so better ones may be "
+                       "missing\n"),
+      std::string::npos);
+  EXPECT_EQ(json::parse(to_json(r))["search"]["ended"], false);
+  r.front_ended = true;
+  r.sensitivity_ended = false;
+  EXPECT_NE(to_table(r).find("stays the best; ended early, so constants are missing\n"), std::string::npos);
+  EXPECT_EQ(json::parse(to_json(r))["search"]["ended"], false);
+}
+
 }  // namespace
 }  // namespace boxcar::tests

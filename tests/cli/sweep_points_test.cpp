@@ -127,6 +127,11 @@ TEST(SweepPoints, RefuseMistakesAtTheirPlace) {
             "them; what_if, search, max_stack and price are known too");
   EXPECT_THAT(why("parallel: {tpp: 2}"),
               StartsWith("s.yaml:1:12: unknown key \"tpp\" under parallel (did you mean tp?)"));
+  EXPECT_THAT(why("parallel: {tensor_parallel: 2}"),
+              StartsWith("s.yaml:1:12: unknown key \"tensor_parallel\" under parallel (did you mean tp?)"));
+  EXPECT_THAT(why("batch_size: 2"),
+              StartsWith("s.yaml:1:1: unknown key \"batch_size\" (did you mean global_batch?)"));
+  EXPECT_EQ(why("plan gpt\n"), "s.yaml: is a saved plan, not YAML");
   EXPECT_EQ(why("parallel: 3"), "s.yaml:1:11: parallel: expected keys and values, as in parallel: {...}");
   EXPECT_EQ(why("tp: [1, x]"), "s.yaml:1:9: parallel.tp: got \"x\", expected a whole number from 1 to 10000");
   EXPECT_EQ(why("tp: [1, 8..4]"), "s.yaml:1:9: parallel.tp: got \"8..4\", which ends before it begins");

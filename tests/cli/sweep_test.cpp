@@ -301,6 +301,13 @@ TEST_F(SweepCommand, APriceGivesDollars) {
   EXPECT_EQ(run_program({"table", path("runs.db"), "--pareto=dollars_per_step"}).err, "");
 }
 
+TEST_F(SweepCommand, ARefusedPointHasItsConstantInTheSameUnit) {
+  EXPECT_EQ(sweep(small_ + "gpus: 8\ntp: [1, 3]\nwhat_if: {bandwidth.network: [25GB/s]}\n").exit_code, 0);
+  const auto all = rows();
+  ASSERT_EQ(all.size(), 2u);
+  for (const auto& [key, row] : all) EXPECT_EQ(row["what_if_bandwidth_network"], 25e9) << row["status"];
+}
+
 TEST_F(SweepCommand, SearchesEachPoint) {
   const Output output =
       sweep("search: true\n" + small_ +

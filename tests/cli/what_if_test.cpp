@@ -192,8 +192,8 @@ TEST(WhatIf, ASavedPlanIsSimulatedWithAnotherRoutingSkew) {
           ": label train.routing_skew: 9 times the mean is more than all tokens (use at most experts 8 / "
           "top_k 2 = 4)\n");
   EXPECT_EQ(refused(even, "--tp=2"),
-            "boxcar: --tp: has no effect on a saved plan; of a job's keys it takes --cluster, --device and "
-            "--routing-skew\n");
+            "boxcar: --tp: has no effect on a saved plan; of a job's keys it takes --cluster, --device, "
+            "--attention-kernel and --routing-skew\n");
   boxcar::tests::run_program(job({"--dp=16", "--global-batch=32", "--save-plan", plain.path()}));
   EXPECT_EQ(refused(plain, "--routing-skew=2"),
             "boxcar: --routing-skew: has no effect on a plan without experts\n");

@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 import warnings
 
 import boxcar
@@ -197,7 +198,19 @@ class TestBoxcar(unittest.TestCase):
             front = boxcar.table(file, pareto=["step_time_s", "peak_memory_bytes"])
             self.assertLessEqual(len(front.rows), 3)
         # Points that cannot run are results, not errors.
-        self.assertEqual([run.fits for run in boxcar.sweep({**values, "tp": [5, 7]}).runs], [None, None])
+        self.assertEqual([run.fits for run in boxcar.sweep({**values, "tp": range(5, 9, 2)}).runs], [None, None])
+        with self.assertRaises(boxcar.BadInput) as bad:
+            boxcar.sweep({**values, "tp": 1j})
+        self.assertEqual(str(bad.exception), "got 1j, expected a number, text or a list of them")
+
+    def test_says_which_signal_ended_the_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            killed = pathlib.Path(folder) / "boxcar"
+            killed.write_text("#!/bin/sh\nkill -KILL $$\n")
+            killed.chmod(0o755)
+            with unittest.mock.patch.dict(os.environ, BOXCAR_PROGRAM=str(killed)), self.assertRaises(boxcar.Fault) as fault:
+                boxcar.models()
+        self.assertEqual(str(fault.exception), "boxcar was ended by SIGKILL, as a system does when its memory is full")
 
     def test_writes_reports_and_exports(self):
         plan = boxcar.plan(JOB, pp=2)
@@ -338,7 +351,7 @@ class TestCore(unittest.TestCase):
             boxcar.Plan("no plan").programs
         with tempfile.TemporaryDirectory() as folder:
             missing, other = pathlib.Path(folder, "missing.txt"), pathlib.Path(folder, "other.txt")
-            other.write_text("root:x:0:0\n")
+            other.write_bytes(b"root:x:0:0\xff\n")
             with self.assertRaises(boxcar.BadInput) as bad:
                 boxcar.Plan.load(missing)
             self.assertEqual(str(bad.exception), f"{missing}: cannot be read; check the path")
@@ -357,6 +370,7 @@ class TestCore(unittest.TestCase):
         self.assertEqual(plan.size, {key: step.document["plan"][key] for key in plan.size})
         self.assertEqual((plan.devices, plan.micro_batches), (8, int(32 / int(step.configuration["parallel.dp"]))))
         self.assertEqual(plan.labels["parallel.pp"], "2")
+        self.assertRegex(repr(plan.programs[0]), r"^<Program stage0 on 4 devices: \d+ actors, \d+ registers, \d+ queues>$")
         self.assertEqual([program.devices for program in plan.programs], [[0, 1, 2, 3], [4, 5, 6, 7]])
         self.assertEqual([program.arena_bytes for program in plan.programs], step.peak_memory_bytes)
         self.assertEqual(plan.size["actors"], sum(len(program.actors) * len(program.devices) for program in plan.programs))

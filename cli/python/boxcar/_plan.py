@@ -96,7 +96,9 @@ class Program:
     """The work of each device of a pipeline stage.
 
     devices: those that run it. schedule: of a step, phases with their micro-batch.
-    arena_bytes: memory of one device; workspace_bytes: of it, for kernels.
+    arena_bytes: of one device, if all registers keep their places for the whole
+    step; a framework's allocator may hold less. workspace_bytes: of it, for
+    kernels.
     """
 
     name: str
@@ -108,6 +110,10 @@ class Program:
     actors: list[Actor]
     arena_bytes: int
     workspace_bytes: int
+
+    def __repr__(self) -> str:
+        return (f"<Program {self.name} on {len(self.devices)} devices: {len(self.actors)} actors, "
+                f"{len(self.registers)} registers, {len(self.queues)} queues>")
 
     def actor(self, name: str) -> Actor:
         """The actor of this name. Raises KeyError."""
@@ -160,8 +166,8 @@ class Plan:
     def load(cls, path: Path) -> Plan:
         """Reads a file that `save`, `boxcar search -o` or `boxcar simulate --save-plan` wrote. BadInput: it is none."""
         try:
-            text = pathlib.Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
+            text = pathlib.Path(path).read_text(encoding="utf-8", errors="replace")
+        except OSError:
             raise BadInput(f"{path}: cannot be read; check the path") from None
         if not text.startswith("plan "):
             raise BadInput(f'{path}: is no plan; `boxcar search -o` and `boxcar simulate --save-plan` write plans')

@@ -88,7 +88,14 @@ def run(arguments: Sequence[str], files: Optional[Files] = None, *, succeeds: Se
     if process.returncode in succeeds:
         return Printed(out, notes)
     kind = by_exit_code.get(process.returncode, Fault)
-    raise kind("\n".join(notes) or f"boxcar ended with {process.returncode}", _document_or_none(out))
+    raise kind("\n".join(notes) or _end(process.returncode), _document_or_none(out))
+
+
+def _end(code: int) -> str:
+    if code >= 0:
+        return f"boxcar ended with {code}"
+    why = ", as a system does when its memory is full" if -code == signal.SIGKILL else ""
+    return f"boxcar was ended by {signal.Signals(-code).name}{why}"
 
 
 def _document_or_none(out: str) -> Optional[dict[str, Any]]:
@@ -97,6 +104,15 @@ def _document_or_none(out: str) -> Optional[dict[str, Any]]:
         return document
     except ValueError:
         return None
+
+
+def _plain(value: Any) -> Any:
+    """A range, a set or an array as a list."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Iterable):
+        return list(value)
+    raise BadInput(f"got {value!r}, expected a number, text or a list of them")
 
 
 class Files:
@@ -130,7 +146,7 @@ class Files:
 
     def description(self, name: str, value: Mapping[str, Any]) -> str:
         file = f"{name}.yaml"
-        self.descriptions[file] = json.dumps(value)  # JSON is YAML
+        self.descriptions[file] = json.dumps(value, default=_plain)  # JSON is YAML
         return self.write(file, self.descriptions[file])
 
     def without_folder(self, text: str) -> str:
