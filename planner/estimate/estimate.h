@@ -15,6 +15,7 @@
 // in order. The times rank candidates; the chosen ones are simulated.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <memory>
@@ -103,8 +104,10 @@ struct ModelCost {
   // recomputation. Known if layers are equal.
   double before_gradient = 0;
 
+  // A last stage without layers begins behind all of them.
   StageCost joint_of(int begin) const {
-    return layers.empty() ? joint : joints.empty() ? StageCost() : at(joints, begin);
+    if (layers.empty()) return joint;
+    return joints.empty() ? StageCost() : at(joints, std::min(begin, static_cast<int>(joints.size()) - 1));
   }
 };
 

@@ -187,7 +187,7 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
   if (sharding.gathers_in_each_pass() && !allocates)
     for (const Part& one : parts) {
       const std::vector<Piece> pieces = pieces_of(job, cost, one);
-      bytes += pieces.front().parameters + pieces.back().parameters;
+      if (!pieces.empty()) bytes += pieces.front().parameters + pieces.back().parameters;
     }
   return bytes;
 }
@@ -207,7 +207,8 @@ double hop_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& c
   if (!cost.boundaries.empty()) {
     int layers = 0;
     for (int v = 0; v <= part; ++v) layers += at(h.stage_layers, v);
-    bytes = at(cost.boundaries, layers - 1);
+    // Stages without layers, at the ends, pass on what the layers next to them do.
+    bytes = at(cost.boundaries, std::clamp(layers - 1, 0, static_cast<int>(cost.boundaries.size()) - 1));
   }
   return send_seconds(job, mesh, bytes, part % h.pp, (part + 1) % h.pp);
 }

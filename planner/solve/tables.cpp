@@ -23,9 +23,9 @@ void add(const std::vector<double>& base, const double* values, std::vector<doub
 }
 
 // The least of a + b, four at a time, because a minimum waits for the previous one.
-double least_sum(const std::vector<double>& a, const std::vector<double>& b) {
+inline double least_sum(const double* a, const std::vector<double>& b) {
   double least[4] = {infinity, infinity, infinity, infinity};
-  const size_t n = a.size(), whole = n / 4 * 4;
+  const size_t n = b.size(), whole = n / 4 * 4;
   for (size_t c = 0; c < whole; c += 4)
     for (size_t i = 0; i < 4; ++i) least[i] = std::min(least[i], a[c + i] + b[c + i]);
   for (size_t c = whole; c < n; ++c) least[0] = std::min(least[0], a[c] + b[c]);
@@ -54,14 +54,14 @@ Tables::Tables(const Assignment& problem, const Order& order, const Cost& weight
       buckets_(problem.nodes.size()) {
   const Space& space = problem.space;
   for (int node = 0; node < static_cast<int>(problem.nodes.size()); ++node) {
-    Function own = empty({node});
+    Function own = filled({node}, 0);
     for (size_t c = 0; c < own.values.size(); ++c)
       own.values[c] = weigh(space, weights, at(problem.nodes, node)[c]);
     add(std::move(own));
   }
   for (const auto& edge : problem.edges) {
     bool forward = at(order.position, edge.a) < at(order.position, edge.b);
-    Function pair = empty(forward ? std::vector{edge.a, edge.b} : std::vector{edge.b, edge.a});
+    Function pair = filled(forward ? std::vector{edge.a, edge.b} : std::vector{edge.b, edge.a}, 0);
     size_t of_a = pair.stride_of(edge.a), of_b = pair.stride_of(edge.b), i = 0;
     for (int a = 0; a < problem.choices(edge.a); ++a) {
       for (int b = 0; b < problem.choices(edge.b); ++b) {
@@ -77,7 +77,7 @@ Tables::Tables(const Assignment& problem, const Order& order, const Cost& weight
   }
 }
 
-Tables::Function Tables::empty(std::vector<int> scope) const {
+Tables::Function Tables::filled(std::vector<int> scope, double value) const {
   Function function;
   function.stride.assign(scope.size(), 1);
   size_t entries = 1;
@@ -86,7 +86,7 @@ Tables::Function Tables::empty(std::vector<int> scope) const {
     entries *= static_cast<size_t>(problem_.choices(scope[i]));
   }
   function.scope = std::move(scope);
-  function.values.assign(entries, 0);
+  function.values.assign(entries, value);
   return function;
 }
 
@@ -153,6 +153,7 @@ std::vector<int> Tables::masks(const std::vector<int>& scope) const {
 
 // Calls take(i, sum) for every entry i of a table over `scope` that is not forbidden: sum is by choice of the
 // node. Sums that do not depend on the first nodes of the scope are computed once for all their choices.
+// Those for neighbouring choices of the first node, one row each, are computed together.
 template <typename Take>
 void Tables::sums(const std::vector<int>& part, int node, const std::vector<int>& scope, Take take) const {
   struct Walk {
@@ -169,9 +170,9 @@ void Tables::sums(const std::vector<int>& part, int node, const std::vector<int>
   std::vector<Walk> masks, walks;
   for (int f : this->masks(scope)) masks.push_back(walk_over(f));
   for (int f : part) walks.push_back(walk_over(f));
-  // By node of the scope: the sum of the functions that depend on no earlier one.
-  std::vector<std::vector<double>> from(scope.size() + 1,
-                                        std::vector<double>(static_cast<size_t>(problem_.choices(node))));
+  const auto choices = static_cast<size_t>(problem_.choices(node));
+  // By node of the scope: the sum of the functions that depend on no earlier one. The first is in `rows`.
+  std::vector<std::vector<double>> from(scope.size() + 1, std::vector<double>(choices));
   const auto add_up = [&](size_t k) {
     const std::vector<double>* base = k < scope.size() ? &from[k + 1] : &from[k];
     for (const Walk& walk : walks) {
@@ -181,25 +182,50 @@ void Tables::sums(const std::vector<int>& part, int node, const std::vector<int>
     }
     if (base != &from[k]) from[k] = *base;
   };
+  if (scope.empty()) {
+    add_up(0);
+    return take(0, from[0].data());
+  }
+  const auto extent = [&](size_t k) { return static_cast<size_t>(problem_.choices(scope[k])); };
+  const auto is_possible = [&](size_t row) {
+    return std::all_of(masks.begin(), masks.end(),
+                       [&](const Walk& mask) { return mask.values[row * mask.strides[0]] < infinity; });
+  };
+  // Functions of the node and the first node of the scope hold these rows one after the other.
+  std::vector<double> rows(extent(0) * choices);
+  const auto add_rows = [&](size_t begin, size_t end) {
+    bool is_first = true;  // some function depends on the first node of the scope
+    for (const Walk& walk : walks) {
+      if (walk.first != 0) continue;
+      const double* base = from[1].data();
+      double* into = rows.data();
+      if (is_first)
+        for (size_t row = begin; row < end; ++row)
+          for (size_t c = 0, at = row * choices; c < choices; ++c)
+            into[at + c] = base[c] + walk.values[at + c];
+      else
+        for (size_t c = begin * choices; c < end * choices; ++c) into[c] += walk.values[c];
+      is_first = false;
+    }
+  };
   std::vector<size_t> digit(scope.size());
   size_t entries = 1;
-  for (int n : scope) entries *= static_cast<size_t>(problem_.choices(n));
+  for (size_t k = 0; k < scope.size(); ++k) entries *= extent(k);
   size_t changed = scope.size();
-  for (size_t i = 0; i < entries; ++i) {
+  for (size_t i = 0; i < entries; i += extent(0)) {
     for (size_t k = changed; k > 0; --k) add_up(k);
-    const bool possible =
-        std::all_of(masks.begin(), masks.end(), [](const Walk& mask) { return *mask.values < infinity; });
-    if (possible) {
-      add_up(0);
-      take(i, from[0]);
+    for (size_t row = 0; row < extent(0); ++row) {
+      const size_t begin = row;
+      while (row < extent(0) && is_possible(row)) ++row;
+      add_rows(begin, row);
+      for (size_t one = begin; one < row; ++one) take(i + one, &rows[one * choices]);
     }
-    for (changed = 0; changed < scope.size(); ++changed) {
-      const size_t choices = static_cast<size_t>(problem_.choices(scope[changed]));
-      const bool wraps = ++digit[changed] == choices;
+    for (changed = 1; changed < scope.size(); ++changed) {
+      const bool wraps = ++digit[changed] == extent(changed);
       for (std::vector<Walk>* some : {&masks, &walks})
         for (Walk& walk : *some) {
           walk.values += walk.strides[changed];
-          if (wraps) walk.values -= walk.strides[changed] * choices;
+          if (wraps) walk.values -= walk.strides[changed] * extent(changed);
         }
       if (!wraps) break;
       digit[changed] = 0;
@@ -214,7 +240,7 @@ std::vector<std::vector<double>> Tables::shifts(const std::vector<std::vector<in
   for (const std::vector<int>& part : parts) {
     least.emplace_back(choices, parts.size() == 1 ? 0 : infinity);
     if (parts.size() == 1) return least;
-    sums(part, node, scope_of(part, node), [&](size_t, const std::vector<double>& sum) {
+    sums(part, node, scope_of(part, node), [&](size_t, const double* sum) {
       for (size_t c = 0; c < choices; ++c) least.back()[c] = std::min(least.back()[c], sum[c]);
     });
   }
@@ -232,10 +258,9 @@ void Tables::eliminate(int position) {
   cut_ |= parts.size() > 1;
   const auto shifts = this->shifts(parts, node);
   for (size_t p = 0; p < parts.size(); ++p) {
-    Function given = empty(scope_of(parts[p], node));
-    std::fill(given.values.begin(), given.values.end(), infinity);
+    Function given = filled(scope_of(parts[p], node), infinity);
     sums(parts[p], node, given.scope,
-         [&](size_t i, const std::vector<double>& sum) { given.values[i] = least_sum(sum, shifts[p]); });
+         [&](size_t i, const double* sum) { given.values[i] = least_sum(sum, shifts[p]); });
     if (given.scope.empty()) {
       at(buckets_, position).constant += given.values[0];
       root_ += given.values[0];

@@ -50,7 +50,7 @@ class Tables {
   };
 
   void add(Function function);
-  Function empty(std::vector<int> scope) const;
+  Function filled(std::vector<int> scope, double value) const;
   void eliminate(int position);
   std::vector<std::vector<int>> parts(const Bucket& bucket, int node) const;
   std::vector<int> scope_of(const std::vector<int>& part, int node) const;
