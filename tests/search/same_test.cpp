@@ -108,7 +108,10 @@ TEST(Search, TheSameWithAllThatIsTried) {
   Job epilogues = small_gpt(8);
   epilogues.train.epilogues = epilogues.train.flash = epilogues.model->flash = true;
   epilogues.model->dropout = 0;
-  for (const Job& job : {small_gpt(4), experts, tight, epilogues}) {
+  Job two_kinds = small_gpt(4);  // 7 layers on 8 virtual stages
+  two_kinds.model->layers = 7, two_kinds.model->experts = 4, two_kinds.model->top_k = 1;
+  two_kinds.model->dense_layers = 1;
+  for (const Job& job : {small_gpt(4), experts, tight, epilogues, two_kinds}) {
     const std::string alone = text_of(search(job, {.simulate = 4, .threads = 1}, oracle()));
     EXPECT_EQ(text_of(search(job, {.simulate = 4, .threads = 2}, oracle())), alone);
     EXPECT_EQ(text_of(search(job, {.simulate = 4, .threads = 4, .shuffle = 3}, oracle())), alone);
