@@ -152,25 +152,6 @@ TEST(Search, EstimatesOfVirtualStagesThatDifferAreNearTheSimulation) {
   EXPECT_LT(memory_off / points, 0.05);
 }
 
-// Costs of layers of two kinds are by layer, and a stage without layers has none.
-TEST(Search, EstimatesOfEmptyVirtualStagesOfTwoKindsOfLayersAreNearTheSimulation) {
-  for (const std::vector<int>& cut : std::vector<std::vector<int>>{{2, 2, 2, 0}, {0, 2, 2, 2}, {0, 3, 3, 0}})
-    for (const int zero : {0, 3}) {
-      Job job = small_gpt(8);
-      job.model->layers = 6, job.model->experts = 4, job.model->top_k = 1, job.model->dense_layers = 1;
-      job.parallel.tp = 1, job.parallel.dp = 4, job.parallel.pp = 2, job.parallel.virtual_stages = 2;
-      job.parallel.micro_batch = 2, job.parallel.zero = zero, job.parallel.stage_layers = cut;
-      job.global_batch = 4 * 2 * 8;
-      job = planner::resolve(job);
-      const Estimate e = estimate(job, measure(job, oracle().act_seconds));
-      const ir::Plan plan = planner::compile(planner::resolve(job));
-      EXPECT_NEAR(e.seconds / sim::simulate(plan, job.cluster).step_seconds, 1, 0.1)
-          << fmt::format("{}, zero {}", fmt::join(cut, ","), zero);
-      EXPECT_NEAR(e.bytes / static_cast<double>(peak_of(plan)), 1, 0.15)
-          << fmt::format("{}, zero {}", fmt::join(cut, ","), zero);
-    }
-}
-
 // Backward passes in two parts: zb-h1 and zb-h2, whose second parts fill what 1F1B waits for.
 TEST(Search, EstimatesOfSplitBackwardPassesAreNearTheSimulation) {
   double off = 0, memory_off = 0;
