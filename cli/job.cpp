@@ -395,6 +395,17 @@ void use_attention_kernel(const GivenKeys& given, Request& request) {
   name = device.attention_kernel;
 }
 
+// Attention is one kernel by default if the device has one for operands of this precision.
+void default_attention(const GivenKeys& given, const backends::Framework& framework, Request& request) {
+  const std::string key = "parallel.attention";
+  const auto is_it = [&](const PresetValue& value) { return value.first == key; };
+  if (given.contains(key) || framework.defaults.contains(key) ||
+      std::ranges::any_of(preset_values(request.preset), is_it))
+    return;
+  const backends::DeviceProfile& device = request.job.cluster.device;
+  request.job.train.flash = !device.attention_kernel.empty() && ir::is_mixed(request.job.train.precision);
+}
+
 // Sets the given values, and loads the cluster.
 Request request_of(const GivenKeys& given, bool searched = false) {
   check_families(given);
@@ -422,7 +433,6 @@ Request request_of(const GivenKeys& given, bool searched = false) {
   if (!ir::is_mixed(request.job.train.precision) && !given.contains("train.logits"))
     request.job.train.half_logits = false;  // of a preset or a framework
   planner::Hints& hints = request.job.parallel;
-  if (request.job.model.transformer()) request.job.model->flash = request.job.train.flash;
   if (request.job.gpus == 0 && hints.dp > 0) request.job.gpus = hints.dp * hints.tp * hints.pp * hints.cp;
   locate(given, [&] {
     try {
@@ -443,12 +453,14 @@ Request request_of(const GivenKeys& given, bool searched = false) {
       backends::use_float8(request.job.cluster.device, backends::float8_recipe(request.fp8_recipe));
     tell_missing_latencies(request.cluster, request.job.cluster);
     use_attention_kernel(given, request);
+    default_attention(given, framework, request);
     backends::put_framework(request.job.cluster, framework);
     keep_free(request.job.cluster.device, request.memory_margin);
     hints.retained_bytes = request.job.cluster.framework->retained_bytes;
     hints.gathered_stay = request.job.cluster.framework->gathered_stay;
     hints.keeps_float8 = backends::keeps_float8(request.job.cluster);
   });
+  if (request.job.model.transformer()) request.job.model->flash = request.job.train.flash;
   return request;
 }
 

@@ -172,6 +172,7 @@ void fit_attention(const measure::Samples& samples, DeviceProfile& device) {
   std::map<backends::Curve*, std::map<double, std::vector<double>>> rows;  // by sequence
   for (const Point& point : points)
     if (point.width == widest) rows[point.curve][point.sequence].push_back(point.share);
+  if (!rows.empty()) device.attention_kernel = "measured";
   for (const auto& [curve, by_sequence] : rows)
     for (const auto& [sequence, values] : by_sequence) {
       curve->x.push_back(sequence);

@@ -9,14 +9,14 @@ namespace {
 const CommandCase of_simulate[] = {
     {{"--model=gpt3-175b", "--cluster=dgx-a100-80g", "--gpus=8"},
      1,
-     "does not fit: stage0 needs 3.38 TB of 85.1 GB, 3.29 TB too much; it would fit with --pp 50 "
-     "--gpus 400 (83.9 GB)"},
+     "does not fit: stage0 needs 3.23 TB of 85.1 GB, 3.15 TB too much; it would fit with --pp 48 "
+     "--gpus 192 --dp 4 (82.5 GB)"},
     {{"--model=gpt3-175b", "--cluster=dgx-a100-40g", "--gpus=64", "--tp=8", "--pp=8", "--global-batch=64"},
      1,
-     "does not fit: stage0 needs 97.7 GB of 42.5 GB, 55.2 GB too much; it would fit with --tp 32 "
-     "--gpus 256 (39.8 GB)"},
+     "does not fit: stage0 needs 79 GB of 42.5 GB, 36.4 GB too much; it would fit with --tp 24 "
+     "--gpus 192 (40.1 GB)"},
     {{"--model=gpt", "--layers=12", "--hidden=4096", "--heads=32", "--seq=2048", "--vocab=51200",
-      "--cluster=dgx-a100-80g", "--gpus=8", "--tp=1", "--micro-batch=4"},
+      "--cluster=dgx-a100-80g", "--gpus=8", "--tp=1", "--micro-batch=4", "--attention=unfused"},
      1,
      "does not fit: stage0 needs 90.7 GB of 85.1 GB, 5.63 GB too much; it would fit with --attention flash "
      "(65.5 GB), with --recompute selective (66 GB), with --micro-batch 2 (69.3 GB) or with --zero 2 (56.5 "
@@ -24,14 +24,18 @@ const CommandCase of_simulate[] = {
     {{"--model=gpt", "--layers=4", "--hidden=8192", "--heads=64", "--seq=2048", "--vocab=51200",
       "--cluster=dgx-a100-40g", "--gpus=8", "--tp=1", "--micro-batch=8"},
      1,
-     "does not fit: stage0 needs 132 GB of 42.5 GB, 89.3 GB too much; it would fit with --tp 4 "
-     "--dp 2 (37.6 GB)"},
-    {{"--model=gpt2", "--seq=100000", "--cluster=dgx-a100-80g", "--gpus=8"},
+     "does not fit: stage0 needs 93.3 GB of 42.5 GB, 50.8 GB too much; it would fit with --tp 4 "
+     "--dp 2 (27.5 GB)"},
+    {{"--model=gpt2", "--seq=100000", "--cluster=dgx-a100-80g", "--gpus=8", "--attention=unfused"},
      1,
      "does not fit: stage0 needs 6.29 TB of 85.1 GB, 6.21 TB too much; it would fit with --attention flash "
      "--recompute full (56.2 GB), with --attention flash --zero 1 (83.8 GB) or with --attention flash "
      "--context-parallel 2 --dp 4 (44.9 GB)"},
-    {{"--model=gpt2", "--seq=300000", "--cluster=dgx-a100-80g", "--gpus=8"},
+    {{"--model=gpt2", "--seq=100000", "--cluster=dgx-a100-80g", "--gpus=8"},
+     1,
+     "does not fit: stage0 needs 85.8 GB of 85.1 GB, 696 MB too much; it would fit with --recompute full "
+     "(56.2 GB), with --zero 1 (83.8 GB) or with --context-parallel 2 --dp 4 (44.9 GB)"},
+    {{"--model=gpt2", "--seq=300000", "--cluster=dgx-a100-80g", "--gpus=8", "--attention=unfused"},
      1,
      "does not fit: stage0 needs 56.3 TB of 85.1 GB, 56.2 TB too much; it would fit with --attention flash "
      "--context-parallel 4 --dp 2 (68.2 GB) or with --attention flash --tp 4 --dp 2 (84.3 GB)"},
@@ -53,12 +57,12 @@ const CommandCase of_simulate[] = {
      2,
      "/no/such/t.json: cannot be written: No such file or directory"},
     {{"--model=gpt", "--layers=4", "--hidden=256", "--heads=8", "--seq=10000000", "--vocab=1000",
-      "--cluster=dgx-a100-80g", "--gpus=8"},
+      "--cluster=dgx-a100-80g", "--gpus=8", "--attention=unfused"},
      1,
      "does not fit: stage0 needs 16 PB of 85.1 GB, 16 PB too much; it would fit with --attention flash "
      "--recompute full --context-parallel 8 --dp 1 (71.8 GB)"},
     {{"--model=gpt", "--layers=4", "--hidden=256", "--heads=8", "--seq=100000000", "--vocab=1000",
-      "--cluster=dgx-a100-80g", "--gpus=8"},
+      "--cluster=dgx-a100-80g", "--gpus=8", "--attention=unfused"},
      1,
      "does not fit: %h0.attn.core.scores of stage0 has 1.28 EB, more than any cluster has; no change of one "
      "key or two fits, nor do more GPUs, alone or with one key; `boxcar search` changes all keys together"},

@@ -37,21 +37,21 @@ const CommandCase cases[] = {
      "--recompute-layers: has no effect unless recompute is selective, full or ops"},
     {{"--gpus=1", "--global-batch=64", "--micro-batch=64", "--memory=8GB"},
      1,
-     "nothing fits: the smallest of 3 points needs 36.7 GB of 8 GB on each device of stage 0, 28.7 GB "
+     "nothing fits: the smallest of 2 points needs 36.7 GB of 8 GB on each device of stage 0, 28.7 GB "
      "too "
      "much (--dp 1 --tp 1 --pp 1 --micro-batch 64 --recompute full); by estimate one would do with "
-     "--micro-batch 4, on 6 GPUs or with --memory 36.8GB"},
+     "--micro-batch 8, on 6 GPUs or with --memory 36.8GB"},
     {{"--gpus=1", "--global-batch=8", "--memory=100MB"},
      1,
-     "nothing fits: the smallest of 3 points needs 2.78 GB of 100 MB on each device of stage 0, 2.68 "
+     "nothing fits: the smallest of 2 points needs 2.78 GB of 100 MB on each device of stage 0, 2.68 "
      "GB too "
      "much (--dp 1 --tp 1 --pp 1 --recompute full); by estimate one would do with --memory 2.78GB"},
     {{"--gpus=1", "--global-batch=32", "--micro-batch=32", "--recompute=none", "--memory=2900MB"},
      1,
-     "nothing fits: the smallest of 1 points needs 47.9 GB of 2.9 GB on each device of stage 0, 45 GB "
+     "nothing fits: the smallest of 1 points needs 29.2 GB of 2.9 GB on each device of stage 0, 26.3 GB "
      "too "
      "much (--dp 1 --tp 1 --pp 1 --micro-batch 32); by estimate one would do with --recompute full "
-     "--micro-batch 1, on 24 GPUs or with --memory 47.9GB"},
+     "--micro-batch 1, on 16 GPUs or with --memory 29.2GB"},
     {{"--gpus=8", "--global-batch=8", "--effort=some"},
      2,
      "--effort: got \"some\", expected quick, normal, thorough or a number of plans from 1 to 1000000"},
@@ -94,8 +94,8 @@ const CommandCase cases[] = {
      "--max-step-time: got \"fast\", expected a time such as 5s or 2m"},
     {{"--gpus=1", "--global-batch=8", "--max-step-time=1ms"},
      1,
-     "--max-step-time: no plan was found that fits and takes 1 ms or less: the fastest of 4 takes 75.33 ms, "
-     "74.33 ms "
+     "--max-step-time: no plan was found that fits and takes 1 ms or less: the fastest of 4 takes 52.44 ms, "
+     "51.44 ms "
      "too "
      "long (--dp 1 --tp 1 --pp 1 --micro-batch 8); by estimate neither other keys nor more GPUs would help"},
     {{"--gpus=2", "--tp=2", "--global-batch=2", "--pin=h0.ln1"},
@@ -123,7 +123,7 @@ const CommandCase cases[] = {
     {{"--gpus=2", "--tp=2", "--global-batch=2", "--pin=h0.ln1=S(3)"},
      2,
      "--pin h0.ln1=S(3): h0.ln1 of float16[1, 1024, 768] has no axis 3"},
-    {{"--gpus=2", "--tp=2", "--global-batch=2", "--pin=h0.attn.core.softmax=P(max)"},
+    {{"--gpus=2", "--tp=2", "--global-batch=2", "--attention=unfused", "--pin=h0.attn.core.softmax=P(max)"},
      1,
      "--pin h0.attn.core.softmax=P(max): no ops can make and read h0.attn.core.softmax like this"},
     {{"--gpus=4", "--dp=2", "--tp=2", "--global-batch=2", "--pin=h*.attn.qkv.weight=(S(0), S(0))"},

@@ -448,12 +448,12 @@ const tests::CommandCase campaign_jobs[] = {
      "--tokens: a step of resnet50 has none; give --samples"},
     {{"--model=gpt3-175b", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=8", "--tokens=1B"},
      1,
-     "does not fit: needs 3.38 TB on a GPU that has 85.1 GB; it would fit with --pp 50 "
-     "--gpus 400 (83.9 GB)"},
+     "does not fit: needs 3.23 TB on a GPU that has 85.1 GB; it would fit with --pp 48 "
+     "--gpus 192 --dp 4 (82.5 GB)"},
     {{"--model=gpt3-175b", "--cluster=dgx-a100-80g", "--gpus=1", "--tokens=1B", "--global-batch=1",
       "--search"},
      1,
-     "does not fit: none of 3 plans (`boxcar search` on the same job says what would help)"},
+     "does not fit: none of 2 plans (`boxcar search` on the same job says what would help)"},
     {{"--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8,16", "--tokens=1B", "--global-batch=16",
       "--stack=nosuch.yaml"},
      2,

@@ -178,8 +178,8 @@ TEST_F(Comparison, WhyNotLetsGoOfKeysThatFollowFromOthers) {
 
 // Which layers recompute goes by the plan's own stages and memory: under others, as few as fit.
 TEST_F(Comparison, WhyNotRecomputesAsFewLayersAsFit) {
-  const Words large{"--hidden=2048",   "--heads=16",          "--seq=2048",
-                    "--micro-batch=4", "--memory-margin=0.8", "--zero=1"};
+  const Words large{"--hidden=2048",       "--heads=16", "--seq=2048",         "--micro-batch=4",
+                    "--memory-margin=0.8", "--zero=1",   "--attention=unfused"};
   save(a_, with(large, {"--pp=2", "--recompute=full", "--recompute-layers=4,1"}));
   const auto placed = [&](const std::string& flags) {
     return document({"explain", a_.path(), "--why-not", flags})["why_not"][0];

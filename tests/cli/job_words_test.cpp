@@ -113,6 +113,28 @@ TEST(JobWords, APresetIsBelowTheFrameworkAndWhatIsGiven) {
   EXPECT_EQ(labels(single)["train.logits"], "float32");
 }
 
+// Attention is one kernel if the device has one for operands of this type, and no one says otherwise.
+TEST(JobWords, AttentionIsFusedWhereTheDeviceHasAKernel) {
+  const auto attention = [](const char* cluster, GivenKeys more) {
+    GivenKeys given = small_job(std::move(more));
+    given["cluster.preset"] = {cluster, ""};
+    return resolve(given).labels.at("parallel.attention");
+  };
+  for (const char* precision : {"fp16", "bf16"})
+    EXPECT_EQ(attention("dgx-a100-80g", {{"train.precision", {precision, ""}}}), "flash") << precision;
+  EXPECT_EQ(attention("dgx-h100", {{"train.precision", {"fp8", ""}}}), "flash");
+  for (const char* precision : {"fp32", "tf32"})
+    EXPECT_EQ(attention("dgx-a100-80g", {{"train.precision", {precision, ""}}}), "unfused") << precision;
+  EXPECT_EQ(attention("p3-16xlarge", {{"train.precision", {"fp16", ""}}}), "unfused");
+  EXPECT_EQ(attention("local", {{"train.precision", {"bf16", ""}}}), "unfused");
+  const Given unfused{"unfused", ""};
+  EXPECT_EQ(attention("dgx-a100-80g", {{"parallel.attention", unfused}}), "unfused");
+  EXPECT_EQ(attention("p3-16xlarge", {{"train.precision", {"fp16", ""}}, {"train.preset", {"modern", ""}}}),
+            "flash");
+  const GivenKeys torchtitan{{"train.precision", {"fp32", ""}}, {"train.stack", {"torchtitan", ""}}};
+  EXPECT_EQ(attention("dgx-h100", torchtitan), "flash");
+}
+
 TEST(JobWords, ModelsByTheNamesOfHuggingFace) {
   const auto layers = [](const char* name) {
     GivenKeys given{{"model.family", {name, "--model"}},

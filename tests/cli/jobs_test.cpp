@@ -207,7 +207,7 @@ TEST(BadInput, DevicesThatShareTheMemoryOfTheirNodeFitTogether) {
 }
 
 TEST(BadInput, JsonOfWhatIsTooLargeToCountHasWhatIsKnown) {
-  Words arguments{"simulate", "--json", "--pp=2"};
+  Words arguments{"simulate", "--json", "--pp=2", "--attention=unfused"};
   for (const std::string& flag : job_flags)
     arguments.push_back(flag.starts_with("--seq") ? "--seq=100000000" : flag);
   const Output output = run_program(arguments);

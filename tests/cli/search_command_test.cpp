@@ -382,6 +382,7 @@ TEST(SearchCommand, CutsStagesAroundStragglers) {
                     "--micro-batch=1",
                     "--global-batch=24",
                     "--stage-order=0,1,2",
+                    "--attention=unfused",
                     "--simulate=3"};
   const auto table = [&](Words more) {
     more.insert(more.begin(), words.begin(), words.end());
@@ -483,7 +484,7 @@ TEST(SearchCommand, ListsNoPlanTwice) {
   const json doc =
       json::parse(search({"--layers=8", "--hidden=1024", "--heads=16", "--seq=1024", "--vocab=50257",
                           "--gpus=8", "--dp=8", "--micro-batch=4", "--global-batch=64", "--precision=fp16",
-                          "--objective=memory", "--max-step-time=100ms"})
+                          "--objective=memory", "--max-step-time=100ms", "--attention=unfused"})
                       .out);
   std::set<std::string> plans;
   int some_layers = 0;
@@ -524,11 +525,11 @@ TEST(SearchCommand, SaysWhichKeysHaveNoEffect) {
   EXPECT_EQ(search({"--tp=1", "--sequence-parallel=true", "--simulate=1"}).err,
             "boxcar: --sequence-parallel: has no effect unless tp is 2 or more\n");
   EXPECT_EQ(search({"--dp=2", "--zero=3", "--simulate=1"}).err, "");
-  EXPECT_EQ(search({"--recompute=selective", "--attention=flash", "--simulate=1"}).err,
+  EXPECT_EQ(search({"--recompute=selective", "--simulate=1"}).err,
             "boxcar: --recompute: has no effect unless attention is unfused (attention as one kernel keeps "
             "nothing that "
             "selective could compute again)\n");
-  EXPECT_EQ(search({"--recompute=selective", "--simulate=1"}).err, "");
+  EXPECT_EQ(search({"--recompute=selective", "--attention=unfused", "--simulate=1"}).err, "");
   const Words simulate{"simulate",  "--model=gpt", "--layers=2",  "--hidden=64",
                        "--heads=4", "--seq=32",    "--vocab=128", "--cluster=dgx-a100-80g",
                        "--gpus=2"};
