@@ -124,12 +124,19 @@ void locate(const GivenKeys& given, const Work& work) {
   }
 }
 
+// Paths that cannot exist (too long, behind a file) do not.
+bool is_there(const std::filesystem::path& path) {
+  std::error_code none;
+  return std::filesystem::exists(path, none);
+}
+
 // The file of a model that is given as a path: to a config.json, or to its folder. Text in the form of a name
 // is a name.
 std::optional<std::string> config_file(const std::string& model) {
   if (!model.ends_with(".json") && model.find('/') == std::string::npos) return std::nullopt;
-  if (find_model(model) && !std::filesystem::exists(model)) return std::nullopt;  // a name of Hugging Face's
-  return std::filesystem::is_directory(model) ? model + "/config.json" : model;
+  if (find_model(model) && !is_there(model)) return std::nullopt;  // a name of Hugging Face's
+  std::error_code none;
+  return std::filesystem::is_directory(model, none) ? model + "/config.json" : model;
 }
 
 // Channels and classes of images were once keys hidden and vocab: old jobs and plans are still read.
@@ -187,7 +194,7 @@ void expand_model(GivenKeys& given) {
   const std::optional<std::string> file = config_file(family->second.text);
   const std::string& text = family->second.text;
   const bool is_name = text.find_first_of("./") > 0 && std::count(text.begin(), text.end(), '/') == 1;
-  if (file && is_name && !text.ends_with(".json") && !std::filesystem::exists(*file))
+  if (file && is_name && !text.ends_with(".json") && !is_there(*file))
     throw Error::input(
         family->second.where,
         fmt::format("got \"{}\": there is no {}, and `boxcar models` lists no model of this name; "
@@ -204,7 +211,7 @@ void expand_model(GivenKeys& given) {
     throw Error::input(
         family->second.where,
         fmt::format("no model is named \"{}\"{}; `boxcar models` lists them", family->second.text,
-                    std::filesystem::exists(std::filesystem::path(text) / "config.json")
+                    is_there(std::filesystem::path(text) / "config.json")
                         ? fmt::format(" (did you mean the folder, ./{}?)", text)
                     : like.empty() ? did_you_mean(family->second.text, known)
                                    : fmt::format(" (did you mean {}?)", fmt::join(like, " or "))));

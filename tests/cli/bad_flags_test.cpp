@@ -70,6 +70,10 @@ const JobCase job_cases[] = {
      "",
      2,
      "--model: no model is named \"gpt4\" (did you mean gpt?); `boxcar models` lists them"},
+    {{"--model=" + std::string(300, 'm')},  // no file has such a name
+     "",
+     2,
+     "--model: no model is named \"" + std::string(300, 'm') + "\"; `boxcar models` lists them"},
     {{"--width=2"}, "", 2, "--width: a model of family gpt has none; it is of resnet, wide_resnet"},
     {{"--masked=20"}, "", 2, "--masked: a model of family gpt has none; it is of bert"},
     {{"--model=bert", "--masked=128"}, "", 2, "--masked: is 128, expected at least 0 and below seq 128"},
