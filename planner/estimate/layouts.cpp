@@ -293,13 +293,17 @@ FoundLayouts find_layouts(const LayoutGraph& graph, const LayoutWeights& weights
   return found;
 }
 
+double next_price(const FoundLayouts& found) {
+  if (found.weights.memory > 0) return 2 * found.weights.memory;
+  const double seconds = found.cost[kernels] + found.cost[collectives] + found.cost[states];
+  return 0.05 * seconds / std::max(1.0, found.cost[memory]);
+}
+
 FoundLayouts find_layouts_within(const LayoutGraph& graph, LayoutWeights weights, double bytes,
                                  const Effort& effort) {
   FoundLayouts found = find_layouts(graph, weights, most_joint, effort);
-  const double seconds = found.cost[kernels] + found.cost[collectives] + found.cost[states];
-  double price = 0.05 * seconds / std::max(1.0, found.cost[memory]);  // at first all bytes cost 5 % of a step
-  for (int step = 0; step < 6 && found.found && found.cost[memory] > bytes; ++step, price *= 2) {
-    weights.memory = price;
+  for (int step = 0; step < 6 && found.found && found.cost[memory] > bytes; ++step) {
+    weights.memory = next_price(found);
     found = find_layouts(graph, weights, most_joint, effort);
   }
   return found;

@@ -46,8 +46,11 @@ struct FoundLayouts {
 inline constexpr double most_joint = 1 << 18;
 FoundLayouts find_layouts(const LayoutGraph& graph, const LayoutWeights& weights, double joint = most_joint,
                           const Effort& effort = {});
-// The same with at most `bytes`, by a price per byte that is doubled until the layouts keep the limit. Then
-// no layouts with as few bytes take less time. If the highest price is not enough, its layouts are returned.
+// The price of a byte, in seconds, to try next if these layouts take too many bytes. The first makes all of
+// them cost 5 % of a step, later ones are doubled.
+double next_price(const FoundLayouts& found);
+// The same with at most `bytes`, by a price per byte that is raised until the layouts keep the limit. Then no
+// layouts with as few bytes take less time. If the highest price is not enough, its layouts are returned.
 FoundLayouts find_layouts_within(const LayoutGraph& graph, LayoutWeights weights, double bytes,
                                  const Effort& effort = {});
 // The same as one problem, even if layers are equal: for tests, and graphs without layers.

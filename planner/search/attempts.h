@@ -19,11 +19,12 @@
 namespace boxcar::search {
 
 struct Attempt {
-  bool succeeded = false;  // fits and keeps the limit of time, or a known one that does is equally good
-  bool too_slow = false;
-  double seconds = 0;                    // simulated; 0: not simulated
-  int64_t excess = 0;                    // bytes by which its plan does not fit
-  double layouts_bytes = 0;              // if it does not fit and layouts were found: by their costs
+  bool succeeded = false;    // fits and keeps the limit of time, or a known one that does is equally good
+  bool too_slow = false;     // takes longer than the limit of time, or its layouts alone longer than the best
+  double seconds = 0;        // simulated; 0: not simulated
+  int64_t excess = 0;        // bytes by which its plan does not fit
+  double layouts_bytes = 0;  // if it does not fit and layouts were found: by their costs,
+  double layouts_price = 0;  // and next_price of these
   std::vector<double> stage_bytes = {};  // of its plan
   std::optional<Error> error = {};       // why no plan could be made
 };
@@ -35,7 +36,7 @@ class Attempts {
            Outcome& outcome);
 
   // Begins to make its plan, with the requested layouts.
-  Making begin(Candidate candidate) { return {std::move(candidate), asked(), graphs_}; }
+  Making begin(Candidate candidate);
   // Drops a plan that is not needed, without waiting for it.
   void leave(Making making);
 
@@ -76,6 +77,8 @@ class Attempts {
   int64_t limit() const { return limit_; }  // bytes of a device
 
  private:
+  // Seconds of a step that are too long to be better than the best.
+  double hopeless_seconds(const planner::Job& job) const;
   void insert(Candidate candidate);
   void note_smallest(const Candidate& candidate);
   bool has_smaller(const Candidate& candidate) const;

@@ -48,6 +48,10 @@ ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found, Graphs& graphs
   return plan;
 }
 
+double layout_seconds(const FoundLayouts& found, const planner::Job& job) {
+  return found.found ? (found.cost[kernels] + found.cost[collectives]) / job.parallel.pp : 0;
+}
+
 Candidate anew(Candidate candidate) {
   candidate.found = {};
   candidate.plan.reset();

@@ -51,6 +51,10 @@ ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found = nullptr);
 ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found, Graphs& graphs,
                  const std::function<void()>& look = {});
 
+// Seconds that a stage takes on average by found layouts: kernels, and the collectives between them. They
+// bound a step from below, but for collectives beside kernels. 0: no layouts were found.
+double layout_seconds(const FoundLayouts& found, const planner::Job& job);
+
 // Sets the candidate's peak, its fullest stage and the bytes of each stage, by its plan.
 void note_memory(const ir::Plan& plan, Candidate& candidate);
 

@@ -19,7 +19,9 @@ bool degrees_do(const planner::ResolvedJob& job, const LayoutRequest& asked, Gra
   return asked.pins.empty() || keeps(graphs.lay_out(job, nullptr), asked.pins);
 }
 
-Made make(Candidate candidate, LayoutRequest asked, Graphs& graphs,
+struct TooSlow {};  // the layouts take too long
+
+Made make(Candidate candidate, LayoutRequest asked, Graphs& graphs, double most_seconds,
           const std::function<void()>& asked_to_stop) {
   double deaf_seconds = 0;
   Clock::time_point last = Clock::now();
@@ -33,7 +35,17 @@ Made make(Candidate candidate, LayoutRequest asked, Graphs& graphs,
   candidate.job = job;
   if (!candidate.layouts && !degrees_do(job, asked, graphs)) candidate.layouts = std::move(asked);
   FoundLayouts found;
-  ir::Plan plan = plan_of(candidate, &found, graphs, look);
+  const auto look_at_layouts = [&] {
+    look();
+    if (layout_seconds(found, job) > most_seconds) throw TooSlow{};
+  };
+  ir::Plan plan;
+  try {
+    plan = plan_of(candidate, &found, graphs, look_at_layouts);
+  } catch (const TooSlow&) {
+    candidate.found = std::move(found);
+    return {std::move(candidate), {}, deaf_seconds};
+  }
   if (found.found) candidate.found = std::move(found);
   if (candidate.layouts)
     candidate.layouts->weights = candidate.found.weights, candidate.layouts->memory = infinity;
@@ -45,14 +57,14 @@ Made make(Candidate candidate, LayoutRequest asked, Graphs& graphs,
 
 }  // namespace
 
-Making::Making(Candidate candidate, LayoutRequest asked, Graphs& graphs)
+Making::Making(Candidate candidate, LayoutRequest asked, Graphs& graphs, double most_seconds)
     : move_(candidate.move),
       made_(std::async(std::launch::async, [candidate = std::move(candidate), asked = std::move(asked),
-                                            &graphs, stop = stop_]() mutable {
+                                            &graphs, most_seconds, stop = stop_]() mutable {
         const auto look = [&] {
           if (*stop) throw Stopped{};
         };
-        return make(std::move(candidate), std::move(asked), graphs, look);
+        return make(std::move(candidate), std::move(asked), graphs, most_seconds, look);
       })) {}
 
 Made Making::take(const std::function<void()>& look) {

@@ -18,16 +18,16 @@ struct Stopped {};  // thrown in the middle of a candidate
 
 struct Made {
   Candidate candidate;      // resolved, with its peak and the layouts that were found
-  ir::Plan plan;            // verified
+  ir::Plan plan;            // verified; without actors if the layouts take too long
   double deaf_seconds = 0;  // the longest time between two looks, so the longest time to end it
 };
 
 class Making {
  public:
   // Begins. The layout of every op is chosen by `asked` if the candidate or its model requires it, or if the
-  // degrees' layouts may have partial values that are switched off, or break a pin. `graphs` has to outlive
-  // it.
-  Making(Candidate candidate, LayoutRequest asked, Graphs& graphs);
+  // degrees' layouts may have partial values that are switched off, or break a pin. If the layouts that are
+  // found take more than `most_seconds` by themselves, no plan is made. `graphs` has to outlive it.
+  Making(Candidate candidate, LayoutRequest asked, Graphs& graphs, double most_seconds = infinity);
   ~Making() { stop(); }  // and waits
   Making(Making&&) = default;
 

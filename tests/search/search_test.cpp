@@ -62,7 +62,6 @@ TEST(Search, LaysOutOtherShardingWithoutTensorParallelism) {
   expect_none_faster(job, given, {"pp", "tp", "micro_batch", "schedule"});
 }
 
-// Replicas alone, by estimate 10 % slower than the best.
 // Pipelines that split backward passes pay with other cuts, or with another level of ZeRO and another cut.
 TEST(Search, CutsAndShardsSplitPipelinesByEstimates) {
   Job job = job_of({"gpt", 8, 16, 2048, 128, 51200, "dgx-a100-40g", 8, 16}), given = job;
@@ -73,6 +72,7 @@ TEST(Search, CutsAndShardsSplitPipelinesByEstimates) {
   expect_none_faster(job, given, {"pp", "tp", "virtual_stages"});
 }
 
+// Replicas alone, by estimate 10 % slower than the best.
 TEST(Search, LaysOutReplicasAlone) {
   const Job job = job_of({"llama", 2, 12, 1536, 1024, 51200, "dgx-a100-40g", 4, 8});
   Job given = job;
