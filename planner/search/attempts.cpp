@@ -175,17 +175,14 @@ Attempt Attempts::attempt_within(Candidate candidate, Making making, int most_tr
   return last;
 }
 
-std::vector<bool> Attempts::attempt_laid_out(const std::vector<Candidate>& candidates) {
-  std::vector<bool> too_slow;
+void Attempts::attempt_laid_out(const std::vector<Candidate>& candidates) {
   std::vector<Making> makings;
   for (const Candidate& candidate : candidates) makings.push_back(begin(candidate));
   for (size_t i = 0; i < candidates.size(); ++i) {
     const Attempt one = attempt_within(candidates[i], std::move(makings[i]));
     if (one.error) outcome_.no_layouts = one.error->what();
     if (one.excess > 0) outcome_.no_layouts = "what was found does not fit";
-    too_slow.push_back(one.too_slow);
   }
-  return too_slow;
 }
 
 void Attempts::take_fewest_slots(Candidate candidate) {

@@ -45,8 +45,8 @@ class Attempts {
   // recompute on stages that need too much or, if the candidate has its own layouts, layouts need less on
   // every stage.
   Attempt attempt_within(Candidate candidate, Making making, int most_tries = 3);
-  // Begins all at once. Notes if the requested layouts could not be found. Returns whether each was too slow.
-  std::vector<bool> attempt_laid_out(const std::vector<Candidate>& candidates);
+  // Begins all at once. Notes if the requested layouts could not be found.
+  void attempt_laid_out(const std::vector<Candidate>& candidates);
   // Tries the same plan with the fewest slots of values that move between queues and devices.
   void take_fewest_slots(Candidate candidate);
   // Puts the fastest first of those whose values a report would show as equal to the best.

@@ -74,8 +74,8 @@ class LayOut {
       move = "lay-out-degrees";
     }
     if (!least_bytes_) {
-      lay_out_together(of_other_meshes(), "lay-out-meshes");
-      lay_out_together(over_nodes(), "lay-out-over-nodes", false);
+      for (const Candidate& c : of_other_meshes()) lay_out_one(c, "lay-out-meshes");
+      for (const Candidate& c : over_nodes()) lay_out_one(c, "lay-out-over-nodes", false);
     }
     change_found();
     if (!least_bytes_) recompute_less();
@@ -98,39 +98,17 @@ class LayOut {
     }
   }
 
-  // Also tries the moves' changes of its job.
-  void lay_out_one(const Candidate& c, const char* move) {
-    std::vector<Candidate> laid;
-    lay_out_by(move, c, laid);
-    if (!laid.empty()) lay_out_changes(c, laid, false);
-    attempts_.attempt_laid_out(laid);
-  }
-
-  // With `others`, then tries the moves' changes of these jobs. If one is too slow by its kernels and the
-  // collectives between them, so are its changes that only shard states.
-  void lay_out_together(const std::vector<Candidate>& some, const char* move, bool others = true) {
-    std::vector<Candidate> laid, changes;
-    for (const Candidate& c : some) lay_out_by(move, c, laid);
-    const std::vector<bool> too_slow = attempts_.attempt_laid_out(laid);
-    for (size_t c = 0; others && c < laid.size(); ++c) {
-      laid[c].layouts.reset();
-      lay_out_changes(laid[c], changes, too_slow[c]);
-    }
-    attempts_.attempt_laid_out(changes);
-  }
-
-  // Adds it with its dimensions open, unless the problem would be too large.
-  void lay_out_by(const char* move, Candidate c, std::vector<Candidate>& into) {
+  // With `others`, also tries the moves' changes of its job.
+  void lay_out_one(Candidate c, const char* move, bool others = true) {
     c.move = move_of(options_, move);
     if (!c.move || attempts_.asked_to_stop() || !has_layouts(c.job)) return;
     const int most = planner::mesh_of(c.job.parallel).dims() > 1 ? most_solved : 4 * most_solved;
-    if (attempts_.solved() <= most) lay_out(c, all_open(c.job), into);
-  }
-
-  void lay_out_changes(const Candidate& c, std::vector<Candidate>& into, bool too_slow) {
-    if (least_bytes_) return;
-    for (const Candidate& one : changed(c, MoveGroup::lay_out))
-      if (!too_slow || one.job.parallel.ep != c.job.parallel.ep) lay_out(one, all_open(c.job), into);
+    if (attempts_.solved() > most) return;
+    std::vector<Candidate> laid;
+    lay_out(c, all_open(c.job), laid);
+    if (others && !least_bytes_)
+      for (const Candidate& one : changed(c, MoveGroup::lay_out)) lay_out(one, all_open(c.job), laid);
+    attempts_.attempt_laid_out(laid);
   }
 
   // On meshes of several dimensions, the large tensors of a layer may cross slow links with the degrees'
