@@ -119,8 +119,8 @@ std::string kept_by_plan(const CLI::App& command, const std::vector<std::string>
   const std::string meant = !advice.empty()       ? fmt::format(" ({})", advice)
                             : !kept.empty()       ? fmt::format(" ({})", kept)
                             : spelled             ? fmt::format(" (did you mean {}?)", spelled_here(flag))
-                            : same != known.end() ? fmt::format(" (did you mean {}?)", *same)
                             : here                ? fmt::format(" (did you mean {}?)", elsewhere)
+                            : same != known.end() ? fmt::format(" (did you mean {}?)", *same)
                             : !constant.empty()   ? fmt::format(" (did you mean {}?)", constant)
                             : !others.empty()     ? fmt::format(" ({})", others)
                                                   : did_you_mean(flag, known);

@@ -552,12 +552,27 @@ std::map<std::string, std::string> labels_of(const Request& request) {
   if (request.memory_margin == 0) labels.erase("cluster.memory_margin");
   if (request.gpus_per_node == 0) labels.erase("cluster.gpus_per_node");
   labels.erase("train.preset");  // every key that it sets is here
-  for (const char* rare :
-       {"model.qkv_bias", "model.qk_norm", "model.attention_window", "model.full_attention_every",
-        "model.shared_experts", "model.dense_layers", "model.weigh_inside", "model.norm_epsilon",
-        "model.rotary_base", "model.q_lora_rank", "model.kv_lora_rank", "model.qk_nope_head_dim",
-        "model.qk_rope_head_dim", "model.v_head_dim", "parallel.recompute_modules", "train.moments",
-        "train.sparse_tables"})
+  for (const char* rare : {"model.qkv_bias",
+                           "model.qk_norm",
+                           "model.attention_window",
+                           "model.full_attention_every",
+                           "model.shared_experts",
+                           "model.dense_layers",
+                           "model.weigh_inside",
+                           "model.norm_epsilon",
+                           "model.rotary_base",
+                           "model.q_lora_rank",
+                           "model.kv_lora_rank",
+                           "model.qk_nope_head_dim",
+                           "model.qk_rope_head_dim",
+                           "model.v_head_dim",
+                           "model.lora_rank",
+                           "model.lora_alpha",
+                           "model.lora_dropout",
+                           "model.lora_mlp",
+                           "parallel.recompute_modules",
+                           "train.moments",
+                           "train.sparse_tables"})
     if (labels.contains(rare) && labels[rare] == text_of(key_at(rare), Request())) labels.erase(rare);
   const auto* transformer = request.job.model.transformer();
   if (transformer && (ir::models::is_latent(*transformer) ||

@@ -194,6 +194,13 @@ void add_transformer_keys(std::vector<Key>& k) {
                     "of latent attention: elements with rotary positions, which all heads of keys share"));
   k.push_back(entry("model", "v_head_dim", MODEL(v_head_dim), 0, million,
                     "of latent attention: width of a head of values"));
+  k.push_back(entry("model", "lora_rank", MODEL(lora_rank), 0, million,
+                    "width of low-rank adapters, which alone are trained, 0: none, all is trained"));
+  k.push_back(otherwise("2 x lora_rank", entry("model", "lora_alpha", MODEL(lora_alpha), 0, million,
+                                               "adapters are scaled by lora_alpha / lora_rank")));
+  k.push_back(entry("model", "lora_dropout", MODEL(lora_dropout), 0, 1, "dropout of what adapters read"));
+  k.push_back(entry("model", "lora_mlp", MODEL(lora_mlp), 0, 1,
+                    "adapters in feed-forward layers too, beside attention's"));
   k.push_back(choice("model", "mlp", MODEL(mlp), {"gelu", "swiglu"}, "activation of the feed-forward layer"));
   k.push_back(choice("model", "gelu", MODEL(gelu), {"erf", "tanh"},
                      "of mlp gelu: exact, or as GPT-2 has it, by a hyperbolic tangent"));

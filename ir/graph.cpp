@@ -257,6 +257,12 @@ TensorId Builder::parameter(std::string name, TensorType type) {
   return source("parameter", std::move(name), std::move(type), {});
 }
 
+TensorId Builder::frozen_parameter(std::string name, TensorType type) {
+  const TensorId made = parameter(std::move(name), std::move(type));
+  graph_.tensor(made).role = Role::constant;
+  return made;
+}
+
 TensorId Builder::constant(std::string name, TensorType type, double value) {
   return source("constant", std::move(name), std::move(type), {{"value", value}});
 }

@@ -105,6 +105,10 @@ struct PinRule {
 constexpr PinRule rules[] = {
     {"*.attn.qkv.weight", Where::column},
     {"*.attn.qkv.bias", Where::vector},
+    {"*.attn.qkv.lora_b.weight", Where::column},
+    {"*.attn.proj.lora_a.weight", Where::row},
+    {"*.mlp.fc1.lora_b.weight", Where::column},
+    {"*.mlp.fc2.lora_a.weight", Where::row},
     {"*.attn.q.weight", Where::column},
     {"*.attn.kv.weight", Where::column},
     {"*.attn.k.weight", Where::column},
@@ -136,6 +140,8 @@ constexpr PinRule rules[] = {
     {"*.ln2", Where::stream},
     {"ln_f", Where::stream},
     {"*.attn.proj", Where::stream},
+    {"*.attn.proj.lora_a", Where::stream},
+    {"*.mlp.fc2.lora_a", Where::stream},
     {"*.mlp.fc2", Where::stream, true},
     {"*.mlp.fc2.bias_add", Where::stream, true, true},
     {"*.mlp.combine", Where::stream},
@@ -163,13 +169,13 @@ constexpr PinRule rules[] = {
     {"*.mlp.shared.fc1", Where::inside},
 };
 
-// A product with its bias has the rule of the product if it has no own rule.
+// A product with its adapter or bias has the rule of the product if it has no own rule.
 const PinRule* find_rule(std::string_view name) {
   for (const PinRule& rule : rules)
     if (may_match(rule.pattern, name) && matches(rule.pattern, name)) return &rule;
-  constexpr std::string_view biased = ".bias_add";
-  if (!name.ends_with(biased)) return nullptr;
-  return find_rule(name.substr(0, name.size() - biased.size()));
+  for (const std::string_view added : {".lora_add", ".bias_add"})
+    if (name.ends_with(added)) return find_rule(name.substr(0, name.size() - added.size()));
+  return nullptr;
 }
 
 // The layout of a parameter on the tensor-parallel dimension. Experts' weights have an additional first axis.
@@ -347,7 +353,7 @@ Pins find_pins(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, con
     const bool known = at(c.pins.used, out).has_value();
     if (op.is(ir::OpKind::input) && !chosen) pin_input(c, out);
     if (op.is(ir::OpKind::parameter) && !known)
-      pin_state(c, out, state_layout(c, out), false);  // nothing updates it
+      pin_state(c, out, state_layout(c, out), c.sharding.parameters);  // nothing updates it
     if (op.phase != ir::Phase::update) {
       for (ir::TensorId t : op.outputs) {
         if (!chosen)

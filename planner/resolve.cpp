@@ -24,7 +24,9 @@ std::vector<int> balanced_layers(int64_t layers, int stages) {
 
 int least_layers(const ir::models::Model& model, int64_t stage, int64_t stages) {
   const bool at_an_end = stages > 1 && (stage == 0 || stage + 1 == stages);
-  return at_an_end && model.transformer() && ir::models::decoder_layers(model) == 0 ? 0 : 1;
+  const ir::models::Transformer* transformer = model.transformer();
+  const bool trains_ends = transformer && transformer->lora_rank == 0;
+  return at_an_end && trains_ends && ir::models::decoder_layers(model) == 0 ? 0 : 1;
 }
 
 int64_t most_stages(const ir::models::Model& model) {

@@ -70,6 +70,16 @@ void need_no_table(const ir::models::GraphModel& model, const KeyName& name) {
                          fmt::format("is missing; %{} is a table that is not trained", parameter.name));
 }
 
+// Adapters begin anew beside the weights of the model that they adapt.
+host::GlobalTensors read_beginning(const std::string& path, const TrainingJob& prepared, int64_t seed) {
+  const ir::models::Transformer* model = prepared.model.transformer();
+  if (!model || model->lora_rank == 0) return host::read_weights(path, prepared.model);
+  host::GlobalTensors all = drawn(prepared.places, prepared.model, seed);
+  for (auto& [name, tensor] : host::read_weights(path, ir::models::without_adapters(*model)))
+    all[name] = std::move(tensor);
+  return all;
+}
+
 }  // namespace
 
 Beginning beginning(const TrainRun& run, const TrainingJob& prepared, const std::string& data,
@@ -81,7 +91,7 @@ Beginning beginning(const TrainRun& run, const TrainingJob& prepared, const std:
       return {std::move(found->state), std::move(found->tensors)};
     }
   }
-  if (!run.init_from.empty()) return {state, host::read_weights(run.init_from, prepared.model)};
+  if (!run.init_from.empty()) return {state, read_beginning(run.init_from, prepared, run.seed)};
   if (const ir::models::GraphModel* graph = prepared.model.graph()) need_no_table(*graph, name);
   return {state, drawn(prepared.places, prepared.model, run.seed)};
 }

@@ -60,7 +60,11 @@ const Key kKeys[] = {{"family", &Transformer::family},
                      {"weigh_inside", &Transformer::weigh_inside, true},
                      {"masked", &Transformer::masked, true},
                      {"decoder_layers", &Transformer::decoder_layers, true},
-                     {"decoder_seq", &Transformer::decoder_seq, true}};
+                     {"decoder_seq", &Transformer::decoder_seq, true},
+                     {"lora_rank", &Transformer::lora_rank, true},
+                     {"lora_alpha", &Transformer::lora_alpha, true},
+                     {"lora_dropout", &Transformer::lora_dropout, true},
+                     {"lora_mlp", &Transformer::lora_mlp, true}};
 
 Json value_of(const Transformer& model, const Key& key) {
   return std::visit([&](auto field) { return Json(model.*field); }, key.field);

@@ -45,6 +45,9 @@ InitialRule initial_rule(std::string_view tensor, int64_t layers, const ir::Shap
   if (kind == "weight" && is_norm(layer)) return {1, 0};
   if (kind == "weight" && shape.size() == 4)
     return {0, std::sqrt(2.0 / static_cast<double>(shape[1] * shape[2] * shape[3]))};
+  if (layer.ends_with(".lora_a"))
+    return {0, 1 / std::sqrt(3.0 * static_cast<double>(shape.empty() ? 1 : shape[0]))};
+  if (layer.ends_with(".lora_b")) return {};
   const bool residual =
       layer.ends_with(".attn.proj") || layer.ends_with(".mlp.fc2") || layer.ends_with(".mlp.shared.fc2");
   return {0, residual ? deviation / std::sqrt(2.0 * static_cast<double>(layers)) : deviation};

@@ -2,6 +2,7 @@
 // alike.
 //
 //   "h0.attn.qkv.weight"    normal, deviation 0.02
+//   "h0.attn.qkv.lora_a.weight"  normal, deviation 1 / sqrt(3 x rows), as PEFT's uniform one; lora_b: zeros
 //   "h0.mlp.fc2.weight"     normal, deviation 0.02 / sqrt(2 x layers): it adds to the residual stream
 //   "h0.ln1.weight", "h0.norm1.gamma"   1
 //   "h0.conv1.weight"       normal, deviation sqrt(2 / (channels x kernel)), after He et al.
@@ -24,7 +25,7 @@ namespace boxcar::backends::host {
 struct InitialRule {
   double mean = 0, deviation = 0;
 };
-// `shape` identifies weights of convolutions, which have four axes.
+// `shape` identifies weights of convolutions, which have four axes, and has the rows of adapters (absent: 1).
 InitialRule initial_rule(std::string_view tensor, int64_t layers, const ir::Shape& shape = {});
 
 // The part of the global tensor `tensor` of this shape that lies in `ranges` (one per axis), row-major. Draws

@@ -228,7 +228,8 @@ void take(const NamedTensor& row, const StoredTensor& theirs, const ir::TensorTy
 
 Architecture architecture_of(const Transformer& model) {
   const Transformer c = ir::models::complete(model);
-  if (c.family == "bert" || c.decoder_layers > 0 || c.experts > 0 || ir::models::is_latent(c))
+  if (c.family == "bert" || c.decoder_layers > 0 || c.experts > 0 || c.lora_rank > 0 ||
+      ir::models::is_latent(c))
     return Architecture::own;
   const bool key_head_per_head = c.kv_heads == c.heads && c.head_dim * c.heads == c.hidden;
   if (c.norm == "layer" && !c.qk_norm && c.attention_window == 0 && c.position == "learned" &&

@@ -343,6 +343,13 @@ std::vector<Row> make_rows() {
         "--qk-pos-emb-head-dim", "--v-head-dim"},
        "",
        write_latents},
+      {{"model.lora_rank", "model.lora_alpha", "model.lora_dropout", "model.lora_mlp"},
+       {},
+       "pretrain_gpt.py has no adapters",
+       [](Writer& w) {
+         if (w.from.model().lora_rank > 0)
+           w.cannot("model.lora_rank", "pretrain_gpt.py has no adapters; all weights are trained");
+       }},
       {{"model.attention_window", "model.full_attention_every"},
        {"--window-size", "--window-attn-skip-freq"},
        "",

@@ -259,6 +259,13 @@ std::vector<Row> make_rows() {
          if (is_latent(w.from.model()))
            w.cannot("model.kv_lora_rank", "latent attention is of DeepSeekConfig; GPTConfig's is written");
        }},
+      {{"model.lora_rank", "model.lora_alpha", "model.lora_dropout", "model.lora_mlp"},
+       {},
+       "adapters are a transform of llm.peft, and what GPTConfig has is written",
+       [](Writer& w) {
+         if (w.from.model().lora_rank > 0)
+           w.cannot("model.lora_rank", "adapters are a transform of llm.peft; GPTConfig's is written");
+       }},
       {{"model.seq"},
        {"GPTConfig.seq_length", "MockDataModule.seq_length"},
        "",

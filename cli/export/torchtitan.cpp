@@ -86,6 +86,7 @@ void write_structure(Writer& w) {
     w.cannot("model.head_dim", "heads of llama3 are dim / n_heads wide");
   if (m.qk_norm) w.cannot("model.qk_norm", "llama3 has none");
   if (is_latent(m)) w.cannot("model.kv_lora_rank", "llama3 makes keys from the stream");
+  if (m.lora_rank > 0) w.cannot("model.lora_rank", "llama3 has no adapters");
   if (m.attention_window > 0) w.cannot("model.attention_window", "llama3 sees all tokens");
   if (m.full_attention_every > 0) w.cannot("model.full_attention_every", "llama3 sees all tokens");
   if (m.mlp != "swiglu") w.cannot("model.mlp", "llama3 has swiglu");
@@ -277,6 +278,10 @@ std::vector<Row> make_rows() {
         "model.qk_nope_head_dim",
         "model.qk_rope_head_dim",
         "model.v_head_dim",
+        "model.lora_rank",
+        "model.lora_alpha",
+        "model.lora_dropout",
+        "model.lora_mlp",
         "model.mlp",
         "model.gelu",
         "model.norm",

@@ -94,6 +94,23 @@ void check_sizes(const Transformer& c) {
           fmt::format("is {}, expected 1 to experts {}", c.top_k, c.experts));
 }
 
+void check_lora(const Transformer& c) {
+  require(c.lora_rank >= 0, "lora_rank", fmt::format("is {}, expected 0 (none) or more", c.lora_rank));
+  require(c.lora_rank > 0 || (c.lora_alpha == 0 && c.lora_dropout == 0 && !c.lora_mlp),
+          c.lora_alpha != 0     ? "lora_alpha"
+          : c.lora_dropout != 0 ? "lora_dropout"
+                                : "lora_mlp",
+          "needs lora_rank");
+  if (c.lora_rank == 0) return;
+  require(c.family == "gpt" || c.family == "llama", "lora_rank", "is of family gpt or llama");
+  require(!is_latent(c), "lora_rank", "is not built with kv_lora_rank");
+  require(c.experts == 0, "lora_rank", "is not built with experts");
+  require(std::isfinite(c.lora_alpha) && c.lora_alpha > 0, "lora_alpha",
+          fmt::format("is {}, expected 0 (2 x lora_rank) or more", c.lora_alpha));
+  require(c.lora_dropout >= 0 && c.lora_dropout < 1, "lora_dropout",
+          fmt::format("is {}, expected at least 0 and below 1", c.lora_dropout));
+}
+
 void check_latent(const Transformer& c) {
   const std::pair<const char*, int64_t> widths[] = {{"q_lora_rank", c.q_lora_rank},
                                                     {"qk_nope_head_dim", c.qk_nope_head_dim},
@@ -176,7 +193,7 @@ class Writer {
   }
 
   TensorId table(const char* name, int64_t rows) {
-    return b_.parameter(fmt::format("embedding.{}", name), f32({rows, c_.hidden}));
+    return parameter(fmt::format("embedding.{}", name), {rows, c_.hidden});
   }
   TensorId looked_up(TensorId table, TensorId indices, const char* name) {
     return b_.op1("embedding", {table, indices}, {}, fmt::format("embedding.{}.lookup", name));
@@ -214,10 +231,10 @@ class Writer {
   TensorId embedding(TensorId tokens, const std::string& side, const char* positions, int64_t seq) {
     const bool learned = c_.position == "learned", dropped = c_.dropout > 0;
     const std::string at = side + "embedding.";
-    if (word_ < 0) word_ = b_.parameter("embedding.word", f32({padded_vocab(c_), c_.hidden}));
+    if (word_ < 0) word_ = parameter("embedding.word", {padded_vocab(c_), c_.hidden});
     TensorId x = b_.op1("embedding", {word_, tokens}, {}, at + (learned || dropped ? "lookup" : "out"));
     if (learned) {
-      const TensorId position = b_.parameter(positions, f32({seq, c_.hidden}));
+      const TensorId position = parameter(positions, {seq, c_.hidden});
       x = b_.op1("add", {x, position}, {}, at + (dropped ? "add" : "out"));
     }
     return dropout(x, at + "out");
@@ -239,22 +256,40 @@ class Writer {
 
   TensorId norm(TensorId x, const std::string& name) {
     if (c_.norm == "rms") return rms_norm(x, name, c_.hidden);
-    const TensorId weight = b_.parameter(name + ".weight", f32({c_.hidden}));
-    const TensorId bias = b_.parameter(name + ".bias", f32({c_.hidden}));
+    const TensorId weight = parameter(name + ".weight", {c_.hidden});
+    const TensorId bias = parameter(name + ".bias", {c_.hidden});
     return b_.op1("layer_norm", {x, weight, bias}, {{"eps", c_.norm_epsilon}}, name);
   }
 
   TensorId rms_norm(TensorId x, const std::string& name, int64_t width) {
-    const TensorId weight = b_.parameter(name + ".weight", f32({width}));
+    const TensorId weight = parameter(name + ".weight", {width});
     return b_.op1("rms_norm", {x, weight}, {{"eps", c_.norm_epsilon}}, name);
   }
 
-  // A product with a weight [from, to] and, if the model has biases, a bias.
-  TensorId linear(TensorId x, const std::string& name, int64_t from, int64_t to) {
-    const TensorId weight = b_.parameter(name + ".weight", f32({from, to}));
-    const TensorId y = b_.op1("matmul", {x, weight}, {}, name);
+  // With adapters, only these are trained.
+  TensorId parameter(const std::string& name, Shape shape) {
+    return c_.lora_rank > 0 ? b_.frozen_parameter(name, f32(std::move(shape)))
+                            : b_.parameter(name, f32(std::move(shape)));
+  }
+
+  // A product with a weight [from, to] and, if the model has them, an adapter and a bias.
+  TensorId linear(TensorId x, const std::string& name, int64_t from, int64_t to, bool of_mlp = false) {
+    TensorId y = b_.op1("matmul", {x, parameter(name + ".weight", {from, to})}, {}, name);
+    if (c_.lora_rank > 0 && (!of_mlp || c_.lora_mlp))
+      y = b_.op1("add", {y, adapter(x, name, from, to)}, {}, name + ".lora_add");
     if (!c_.bias && !(c_.qkv_bias && name == "attn.qkv")) return y;
-    return b_.op1("add", {y, b_.parameter(name + ".bias", f32({to}))}, {}, name + ".bias_add");
+    return b_.op1("add", {y, parameter(name + ".bias", {to})}, {}, name + ".bias_add");
+  }
+
+  TensorId adapter(TensorId x, const std::string& name, int64_t from, int64_t to) {
+    if (c_.lora_dropout > 0)
+      x = b_.op1("dropout", {x}, {{"p", c_.lora_dropout}, {"op", random_ops_++}}, name + ".lora_dropout");
+    const TensorId a = b_.parameter(name + ".lora_a.weight", f32({from, c_.lora_rank}));
+    const TensorId b = b_.parameter(name + ".lora_b.weight", f32({c_.lora_rank, to}));
+    const double factor = c_.lora_alpha / static_cast<double>(c_.lora_rank);
+    TensorId y = b_.op1("matmul", {x, a}, {}, name + ".lora_a");
+    y = b_.op1("scale", {y}, {{"factor", factor}}, name + ".lora_scale");
+    return b_.op1("matmul", {y, b}, {}, name + ".lora_b");
   }
 
   TensorId attention(TensorId x, bool causal) {
@@ -407,8 +442,8 @@ class Writer {
   }
 
   TensorId dense(TensorId x, const std::string& at, int64_t ffn) {
-    const TensorId inside = activation(linear(x, at + ".fc1", c_.hidden, fc1_width(ffn)), at);
-    return linear(inside, at + ".fc2", ffn, c_.hidden);
+    const TensorId inside = activation(linear(x, at + ".fc1", c_.hidden, fc1_width(ffn), true), at);
+    return linear(inside, at + ".fc2", ffn, c_.hidden, true);
   }
 
   // Each sequence's tokens go to their top_k experts, weighted by the softmax of their router scores.
@@ -464,7 +499,7 @@ class Writer {
 
   TensorId logits(TensorId x) {
     if (c_.tied) return b_.op1("matmul", {x, word_}, {{"transpose_b", true}}, "head");
-    return b_.op1("matmul", {x, b_.parameter("head.weight", f32({c_.hidden, padded_vocab(c_)}))}, {}, "head");
+    return b_.op1("matmul", {x, parameter("head.weight", {c_.hidden, padded_vocab(c_)})}, {}, "head");
   }
 
   TensorId loss(TensorId logits, TensorId labels, const std::string& name) {
@@ -529,7 +564,8 @@ Transformer complete(Transformer c) {
                  {"v_head_dim", c.v_head_dim},
                  {"masked", c.masked},
                  {"decoder_layers", c.decoder_layers},
-                 {"decoder_seq", c.decoder_seq}});
+                 {"decoder_seq", c.decoder_seq},
+                 {"lora_rank", c.lora_rank}});
   const bool llama = c.family == "llama";
   if (c.kv_heads == 0) c.kv_heads = c.heads;
   if (c.head_dim == 0 && is_latent(c)) c.head_dim = c.qk_nope_head_dim + c.qk_rope_head_dim;
@@ -546,13 +582,20 @@ Transformer complete(Transformer c) {
   one_of(c.gelu, "gelu", {"erf", "tanh"});
   one_of(c.norm, "norm", {"layer", "rms"});
   one_of(c.position, "position", {"learned", "rotary"});
+  if (c.lora_rank > 0 && c.lora_alpha == 0) c.lora_alpha = 2 * static_cast<double>(c.lora_rank);
   check_sizes(c);
   check_latent(c);
+  check_lora(c);
   return c;
 }
 
 int64_t capacity(const Transformer& config) {
   return config.experts == 0 ? 0 : (config.seq * config.top_k + config.experts - 1) / config.experts;
+}
+
+Transformer without_adapters(Transformer config) {
+  config.lora_rank = 0, config.lora_alpha = config.lora_dropout = 0, config.lora_mlp = false;
+  return config;
 }
 
 bool is_latent(const Transformer& config) { return config.kv_lora_rank > 0; }

@@ -50,7 +50,14 @@ struct Transformer {
   // Heads of queries and keys have qk_nope_head_dim elements without positions, and qk_rope_head_dim with
   // them, which all heads of keys share.
   int64_t q_lora_rank = 0, kv_lora_rank = 0, qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;
-  bool flash = false;  // attention as one op, else scale+mask+softmax between two batched products
+  // Low-rank adaptation (Hu et al. 2021, arXiv:2106.09685): a product with a weight W also has the product
+  // with A of [from, lora_rank] and B of [lora_rank, to], times lora_alpha / lora_rank. Only these are
+  // trained. lora_rank 0: none, everything is trained. lora_alpha 0: 2 x lora_rank. lora_dropout: of what A
+  // reads.
+  int64_t lora_rank = 0;
+  double lora_alpha = 0, lora_dropout = 0;
+  bool lora_mlp = false;  // the products of dense feed-forward layers have them too, beside attention's
+  bool flash = false;     // attention as one op, else scale+mask+softmax between two batched products
   friend bool operator==(const Transformer&, const Transformer&) = default;
 };
 
@@ -66,9 +73,10 @@ Transformer complete(Transformer config);
 // attention has "h0.attn.q_a", ".ln_q_a", ".q", ".kv_a", ".ln_kv_a", ".kv". Parameters "h0.attn.qkv.weight",
 // "h0.attn.qkv.bias", .... Inputs "tokens" and "labels": int64[batch, seq]. With experts: "h0.mlp.router",
 // "h0.mlp.dispatch", "h0.mlp.combine"; weights of fc1 and fc2 are [experts, from, to]; those of shared
-// experts, "h0.mlp.shared.fc1" and ".fc2", are a matrix each. Residual-stream tensors are "h0.residual1",
-// "h0.residual2"; the embedding's output is "embedding.out". `Op::layer` is the block, -1 for embeddings,
-// `layers` for final norm, head and loss. Output: "loss", a scalar mean.
+// experts, "h0.mlp.shared.fc1" and ".fc2", are a matrix each. An adapter has the parameters
+// "h0.attn.qkv.lora_a.weight" and ".lora_b.weight", and is added in "h0.attn.qkv.lora_add". Residual-stream
+// tensors are "h0.residual1", "h0.residual2"; the embedding's output is "embedding.out". `Op::layer` is the
+// block, -1 for embeddings, `layers` for final norm, head and loss. Output: "loss", a scalar mean.
 //
 // With `masked` the graph is BERT as published: segments ("embedding.segment"), a norm after each residual
 // sum and after the embeddings ("embedding.norm") in place of "ln_f", "mlm.*" over the predicted tokens and
@@ -83,6 +91,7 @@ Transformer complete(Transformer config);
 Graph build(const Transformer& config, int64_t batch);
 
 int64_t padded_vocab(const Transformer& config);
+Transformer without_adapters(Transformer config);  // the model that they adapt
 bool is_latent(const Transformer& config);
 int64_t value_width(const Transformer& config);  // of a head's values
 bool has_experts(const Transformer& config, int64_t layer);

@@ -32,6 +32,14 @@ int64_t product_weights(const Transformer& c, int64_t experts) {
   return attention_weights(c) + mlps;
 }
 
+// Weights of the adapters of a layer.
+int64_t adapter_weights(const Transformer& c) {
+  const int64_t heads = c.heads * c.head_dim, qkv = heads + 2 * c.kv_heads * c.head_dim;
+  const int64_t width = (c.mlp == "swiglu" ? 2 : 1) * c.ffn;
+  return c.lora_rank *
+         (c.hidden + qkv + heads + c.hidden + (c.lora_mlp ? c.hidden + width + c.ffn + c.hidden : 0));
+}
+
 int64_t expert_layers(const Transformer& c) {
   return c.experts > 0 ? (c.layers - c.dense_layers) / c.expert_every : 0;
 }
@@ -50,7 +58,7 @@ int64_t parameters(const Transformer& config) {
     const int64_t biases = c.bias       ? qkv + c.hidden + mlps * (width * ffn + c.hidden) + shared
                            : c.qkv_bias ? qkv
                                         : 0;
-    return product_weights(c, experts) + biases + 2 * norm + qk_norms;
+    return product_weights(c, experts) + biases + 2 * norm + qk_norms + adapter_weights(c);
   };
   const int64_t embeddings =
       (c.tied ? 1 : 2) * c.vocab * c.hidden + (c.position == "learned" ? c.seq * c.hidden : 0);
@@ -85,6 +93,13 @@ double model_flops(const Transformer& config, int64_t batch) {
   // all of s.
   const auto vocab = static_cast<double>(padded_vocab(c)), masked = static_cast<double>(c.masked);
   const double head = c.masked > 0 ? masked * h * (h + vocab) + h * (h + 2) : s * h * vocab;
+  if (c.lora_rank > 0) {  // no gradients of other weights, and none of the first layer's input
+    const auto adapters = static_cast<double>(adapter_weights(c));
+    const auto qkv = h * static_cast<double>((c.heads + 2 * c.kv_heads) * c.head_dim);
+    const auto rank = static_cast<double>(c.lora_rank);
+    return b * s * (layers * (4 * dense + 6 * adapters) - 2 * (qkv + h * rank)) +
+           layers * 3 * (4 * b * s * s * scored) + 4 * b * head;
+  }
   if (c.decoder_layers == 0)
     return 6 * b * s * weights + layers * 3 * (4 * b * s * s * scored) + 6 * b * head;
   // The decoder's tokens attend to their own and to the encoder's, whose keys and values are computed for

@@ -30,8 +30,11 @@ std::string Names::unique(const std::string& name) {
 
 namespace {
 
-ir::MemoryKind memory_of(ir::Role role) {
-  switch (role) {
+ir::MemoryKind memory_of(const Stage& stage, TensorId t) {
+  const ir::Tensor& tensor = stage.tensor(t);
+  const bool frozen =
+      tensor.role == ir::Role::constant && stage.op(tensor.producer).is(ir::OpKind::parameter);
+  switch (frozen ? ir::Role::parameter : tensor.role) {
     case ir::Role::parameter:
       return ir::MemoryKind::parameters;
     case ir::Role::gradient:
@@ -64,7 +67,7 @@ int Registers::make(TensorId t, const NdSbp& layout, const std::string& suffix) 
   const double kept = kept_beside(t, suffix);  // 0: over its operand; then 1 byte, as 0 is a control edge
   const auto bytes = static_cast<int64_t>(kept * static_cast<double>(type.bytes()));
   const int reg = builder_.add_register(names_.unique(stage_.tensor(t).name + suffix), type,
-                                        memory_of(stage_.tensor(t).role), kept > 0 ? bytes : 1);
+                                        memory_of(stage_, t), kept > 0 ? bytes : 1);
   ir::Register& made = at(builder_.program.registers, reg);
   made.over = made.bytes < type.bytes();
   return reg;

@@ -55,16 +55,29 @@ TEST_F(Train, GoesOnWithExpertsInSomeLayers) {
   EXPECT_LT(on.at(1), straight.at(1));
 }
 
-// Models whose parameters have our own names: of images, graphs of one's own, with encoders.
+// B is zero at first, so that the adapted model is the one that it adapts.
+TEST_F(Train, AdaptersBeginAtTheWeightsThatTheyAdapt) {
+  const std::string whole = path("whole");
+  train({"--checkpoint-dir=" + whole});
+  Words words{"--init-from=" + whole + "/step-000006/model.safetensors", "--dropout=0", "--steps=3"};
+  const auto all = train(words);
+  words.insert(words.end(), {"--lora-rank=2", "--lora-mlp"});
+  const auto adapted = train(words);
+  EXPECT_EQ(adapted.at(1), all.at(1));
+  EXPECT_NE(adapted.at(3), all.at(3));
+}
+
+// Models whose parameters have our own names: of images, graphs of one's own, with encoders, with adapters.
 TEST_F(Train, GoesOnWithOtherModels) {
   const Words images{"--model=resnet", "--layers=16", "--hidden=4",
                      "--image=32",     "--vocab=5",   "--global-batch=4"},
       graph{std::string("--graph=") + BOXCAR_SOURCE_DIR "/docs/examples/mlp.txt", "--global-batch=8"};
   const Words sizes{"--layers=2", "--hidden=16", "--heads=2", "--seq=16", "--vocab=32", "--global-batch=4"};
   Words bert{"--model=bert", "--masked=3"}, t5{"--model=t5", "--decoder-seq=6"},
+      lora{"--model=llama", "--lora-rank=2", "--lora-dropout=0.1"},
       sparse{"--model=llama", "--sparse-tables", "--clip-norm=0", "--precision=fp32", "--micro-batch=2"};
-  for (Words* with : {&bert, &t5, &sparse}) with->insert(with->end(), sizes.begin(), sizes.end());
-  for (const Words& model : {images, graph, bert, t5, sparse}) {
+  for (Words* with : {&bert, &t5, &lora, &sparse}) with->insert(with->end(), sizes.begin(), sizes.end());
+  for (const Words& model : {images, graph, bert, t5, lora, sparse}) {
     const std::string whole = path("whole"), halves = path("halves");
     const auto run = [&](const std::string& folder, const Words& more) {
       Words words{"train", "--data=random", "--json", "--steps=4", "--dp=2", "--checkpoint-dir=" + folder};

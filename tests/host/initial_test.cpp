@@ -40,6 +40,8 @@ TEST(Initial, RulesAreGpt2s) {
   expect("h0.norm1.gamma", 1, 0);
   expect("h0.norm1.beta", 0, 0);
   EXPECT_DOUBLE_EQ(initial_rule("h0.conv1.weight", 8, {64, 2, 3, 3}).deviation, 1.0 / 3);  // of 18 numbers
+  EXPECT_DOUBLE_EQ(initial_rule("h0.attn.qkv.lora_a.weight", 8, {12, 4}).deviation, 1.0 / 6);
+  EXPECT_EQ(initial_rule("h0.attn.qkv.lora_b.weight", 8, {4, 12}).deviation, 0);  // nothing is added at first
   expect("h0.ln1.weight.m", 0, 0);
   expect("embedding.word.v", 0, 0);
 }

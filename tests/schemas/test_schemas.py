@@ -57,7 +57,7 @@ COMMANDS = {
         (0, ["simulate", "--plan=a.txt", "--straggler=rank=0,slowdown=1.5"]),
         (1, ["simulate", *JOB, SMALL_GPU]),
         (1, ["simulate", "--model=gpt3-175b", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=1"]),
-        (1, ["simulate", *JOB, "--pp=2", "--layers=64", "--hidden=8192", "--seq=100000000"]),
+        (1, ["simulate", *JOB, "--pp=2", "--layers=64", "--hidden=8192", "--seq=100000000", "--attention=unfused"]),
     ],
     "search.json": [
         (0, ["search", *FEW, "--tp=1", "--recompute=none", "--pareto=time,memory", "--explain-moves", "--simulate=2"]),

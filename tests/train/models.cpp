@@ -93,12 +93,13 @@ Start transformer_start(const planner::Job& job) {
     return start;
   }
   const int64_t layers = job.model.layers(), vocab = job.model->vocab;
-  return {.rule =
-              [layers](const std::string& tensor) {
-                InitialRule rule = backends::host::initial_rule(tensor, layers);
-                rule.deviation *= 8;
-                return rule;
-              },
+  return {.rule = [layers](const std::string& tensor) -> InitialRule {
+            // Otherwise B is zero, and A has no gradient.
+            if (tensor.ends_with(".lora_a.weight") || tensor.ends_with(".lora_b.weight")) return {0, 0.16};
+            InitialRule rule = backends::host::initial_rule(tensor, layers);
+            rule.deviation *= 8;
+            return rule;
+          },
           .data =
               [vocab](const std::string& input, int64_t step, int64_t element) {
                 const int64_t token = below(vocab, step, element);

@@ -14,6 +14,8 @@ void of_latents(Job& j) {
   j.model->qk_nope_head_dim = 3, j.model->qk_rope_head_dim = 2, j.model->v_head_dim = 4;
 }
 
+void of_adapters(Job& j) { j.model->lora_rank = 2, j.model->lora_alpha = 3, j.model->lora_mlp = true; }
+
 const TransformerRow transformers[] = {
     {"alone", "gpt", 0.1, 1, [](Job&) {}},
     {"alone_llama", "llama", 0, 1, [](Job&) {}},
@@ -141,6 +143,26 @@ const TransformerRow transformers[] = {
     {"gelu_epilogues_zb_h1", "gpt", 0.1, 4,
      [](Job& j) {
        j.model->gelu = "tanh", j.train.epilogues = true;
+       j.parallel.pp = 2, j.parallel.schedule = planner::Schedule::zb_h1;
+     }},
+    {"lora", "gpt", 0.1, 2, of_adapters},
+    {"lora_tp2", "llama", 0, 1, [](Job& j) { of_adapters(j), j.parallel.tp = 2; }},
+    {"lora_dropout_sp2_dp2_zero2", "llama", 0, 2,
+     [](Job& j) {
+       of_adapters(j), j.model->lora_dropout = 0.2;
+       j.parallel.tp = j.parallel.dp = 2, j.parallel.zero = 2, j.parallel.sequence_parallel = true;
+     }},
+    {"lora_cp2_tp2", "gpt", 0, 1,
+     [](Job& j) { of_adapters(j), j.parallel.cp = j.parallel.tp = 2, j.train.flash = true; }},
+    {"lora_pp2_dp2_zero1", "gpt", 0.1, 3,
+     [](Job& j) { of_adapters(j), j.parallel.pp = j.parallel.dp = 2, j.parallel.zero = 1; }},
+    {"lora_zero3_recompute", "llama", 0, 2,
+     [](Job& j) {
+       of_adapters(j), j.parallel.dp = 2, j.parallel.zero = 3, j.train.recompute = ir::Recompute::full;
+     }},
+    {"lora_zb_h1_epilogues", "gpt", 0, 4,
+     [](Job& j) {
+       of_adapters(j), j.model->lora_mlp = false, j.train.epilogues = true;
        j.parallel.pp = 2, j.parallel.schedule = planner::Schedule::zb_h1;
      }},
     {"fused_loss", "bert", 0.1, 2, [](Job& j) { j.train.fused_loss = true; }},
