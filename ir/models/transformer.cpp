@@ -390,8 +390,9 @@ class Writer {
   bool causal() const { return c_.family != "bert" && c_.family != "t5"; }
 
   TensorId flash_core(const std::vector<TensorId>& heads, bool causal, const std::string& at) {
+    const int64_t op = c_.dropout > 0 ? random_ops_++ : 0;  // so that dropouts behind it draw as without it
     return b_.op1("scaled_dot_product_attention", heads,
-                  {{"causal", causal}, {"window", window_}, {"p", c_.dropout}, {"op", random_ops_++}},
+                  {{"causal", causal}, {"window", window_}, {"p", c_.dropout}, {"op", op}},
                   at + ".core.flash");
   }
 

@@ -149,7 +149,7 @@ const TransformerRow transformers[] = {
     {"lora_tp2", "llama", 0, 1, [](Job& j) { of_adapters(j), j.parallel.tp = 2; }},
     {"lora_dropout_sp2_dp2_zero2", "llama", 0, 2,
      [](Job& j) {
-       of_adapters(j), j.model->lora_dropout = 0.2;
+       of_adapters(j), j.model->lora_dropout = 0.2, j.train.flash = true;
        j.parallel.tp = j.parallel.dp = 2, j.parallel.zero = 2, j.parallel.sequence_parallel = true;
      }},
     {"lora_cp2_tp2", "gpt", 0, 1,
