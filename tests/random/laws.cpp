@@ -91,10 +91,11 @@ void check_shortcuts(const RandomJob& random) {
 // --- law 4 on the reference kernels
 
 // A diffusion U-Net norms what it adds the time to, so gradients of the time's weights are nothing but
-// rounding. LAMB moves these weights as far as any others.
+// rounding; so are those of queries that see one key. LAMB moves these weights as far as any others.
 bool scales_rounding(const RandomJob& job) {
   const ir::OptimizerRow* const row = ir::find_optimizer(job.value("train.optimizer"));  // null: adamw
-  return row && row->has_trust() && row->positive > 0 && job.value("model.family") == "diffusion_unet";
+  return row && row->has_trust() && row->positive > 0 &&
+         (job.value("model.family") == "diffusion_unet" || job.value("model.attention_window") == "1");
 }
 
 bool has_reference_step(const RandomJob& job) {
@@ -181,7 +182,7 @@ bool is_rounding_alone(const RandomJob& job) {
 }
 
 bool runs_wide(const RandomJob& job) {
-  return job.value("train.off") != "double_precision" && !is_rounding_alone(job);
+  return job.value("train.off") != "double_precision" && !is_rounding_alone(job) && !scales_rounding(job);
 }
 
 // The largest number over all tensors of one kind: weights, or the moments of one name.
