@@ -91,11 +91,15 @@ void check_shortcuts(const RandomJob& random) {
 // --- law 4 on the reference kernels
 
 // A diffusion U-Net norms what it adds the time to, so gradients of the time's weights are nothing but
-// rounding; so are those of queries that see one key. LAMB moves these weights as far as any others.
+// rounding; so are those of queries that see one key. LAMB moves these weights as far as any others, and
+// Adagrad's eps is small.
 bool scales_rounding(const RandomJob& job) {
-  const ir::OptimizerRow* const row = ir::find_optimizer(job.value("train.optimizer"));  // null: adamw
+  const std::string& optimizer = job.value("train.optimizer");
+  const ir::OptimizerRow* const row = ir::find_optimizer(optimizer);  // null: adamw
+  const bool one_key = job.value("model.attention_window") == "1";
+  if (one_key && optimizer == "adagrad") return true;
   return row && row->has_trust() && row->positive > 0 &&
-         (job.value("model.family") == "diffusion_unet" || job.value("model.attention_window") == "1");
+         (one_key || job.value("model.family") == "diffusion_unet");
 }
 
 bool has_reference_step(const RandomJob& job) {
