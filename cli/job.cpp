@@ -398,7 +398,12 @@ void use_attention_kernel(const GivenKeys& given, Request& request) {
   const auto asked = given.find("parallel.attention_kernel");
   const std::vector<std::string> known = backends::attention_kernels(device);
   const bool has = std::find(known.begin(), known.end(), name) != known.end();
-  if (has || (asked != given.end() && !asked->second.may_lapse)) backends::use_attention_kernel(device, name);
+  try {
+    if (has || (asked != given.end() && !asked->second.may_lapse))
+      backends::use_attention_kernel(device, name);
+  } catch (const Error& e) {
+    throw Error(e.code(), "parallel.attention_kernel", message_of(e));
+  }
   name = device.attention_kernel;
 }
 
@@ -580,6 +585,8 @@ std::map<std::string, std::string> labels_of(const Request& request) {
     labels.erase("model.head_dim");
   if (transformer && (transformer->experts == 0 || transformer->expert_ffn == transformer->ffn))
     labels.erase("model.expert_ffn");
+  if (transformer && transformer->lora_alpha == 2 * static_cast<double>(transformer->lora_rank))
+    labels.erase("model.lora_alpha");
   if (ir::models::experts(request.job.model) == 0)
     labels.erase("model.expert_every"), labels.erase("train.routing_skew");
   if (request.job.train.precision != ir::Precision::fp8) labels.erase("train.fp8_recipe");

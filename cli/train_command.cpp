@@ -188,6 +188,7 @@ TrainLog make_log(const TrainArguments& arguments, const Request& request,
   setup.tokens_per_step = job.global_batch * ir::models::tokens(job.model);
   setup.configuration = configuration(request);
   setup.parameters = ir::models::parameters(job.model);
+  setup.trained = ir::models::trained_parameters(job.model);
   setup.devices = prepared.plan.devices, setup.processes = processes;
   setup.arena_bytes = arena_bytes(prepared.plan);
   return TrainLog(std::move(setup));

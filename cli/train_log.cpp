@@ -75,10 +75,10 @@ void TrainLog::line(const std::string& text) {
 void TrainLog::start() {
   if (!setup_.json) {
     line(fmt::format(
-        "training {} parameters on {} device{} in {} process{}: {} a step; {} per device "
+        "training {}{} parameters on {} device{} in {} process{}: {} a step; {} per device "
         "at most",
-        setup_.parameters, setup_.devices, setup_.devices == 1 ? "" : "s", setup_.processes,
-        setup_.processes == 1 ? "" : "es",
+        setup_.trained < setup_.parameters ? fmt::format("{} of ", setup_.trained) : "", setup_.parameters,
+        setup_.devices, setup_.devices == 1 ? "" : "s", setup_.processes, setup_.processes == 1 ? "" : "es",
         setup_.tokens_per_step == 0
             ? fmt::format("{} {}", setup_.samples_per_step, setup_.samples)
             : fmt::format("{} samples, {} tokens", setup_.samples_per_step, setup_.tokens_per_step),
@@ -91,6 +91,7 @@ void TrainLog::start() {
   j["event"] = "start";
   j["configuration"] = setup_.configuration;
   j["parameters"] = setup_.parameters;
+  j["trained_parameters"] = setup_.trained;
   j["devices"] = setup_.devices;
   j["processes"] = setup_.processes;
   j["samples_per_step"] = setup_.samples_per_step;

@@ -23,7 +23,7 @@ class TrainLog : public training::RunListener {
     int64_t samples_per_step = 0, tokens_per_step = 0;
     const char* samples = "images";  // if they have no tokens
     std::map<std::string, std::string> configuration;
-    int64_t parameters = 0, devices = 0, processes = 1;
+    int64_t parameters = 0, trained = 0, devices = 0, processes = 1;
     int64_t first_step = 0;            // steps done before this run
     std::vector<int64_t> arena_bytes;  // by device
   };

@@ -70,14 +70,12 @@ void need_no_table(const ir::models::GraphModel& model, const KeyName& name) {
                          fmt::format("is missing; %{} is a table that is not trained", parameter.name));
 }
 
-// Adapters begin anew beside the weights of the model that they adapt.
+// Adapters that the file lacks begin anew.
 host::GlobalTensors read_beginning(const std::string& path, const TrainingJob& prepared, int64_t seed) {
+  host::GlobalTensors read = host::read_weights(path, prepared.model);
   const ir::models::Transformer* model = prepared.model.transformer();
-  if (!model || model->lora_rank == 0) return host::read_weights(path, prepared.model);
-  host::GlobalTensors all = drawn(prepared.places, prepared.model, seed);
-  for (auto& [name, tensor] : host::read_weights(path, ir::models::without_adapters(*model)))
-    all[name] = std::move(tensor);
-  return all;
+  if (model && model->lora_rank > 0) read.merge(drawn(prepared.places, prepared.model, seed));
+  return read;
 }
 
 }  // namespace

@@ -207,11 +207,19 @@ GlobalTensors by_our_names(const Model& model, StoredFile file) {
   return std::move(file.tensors);
 }
 
+bool has_adapters(const StoredFile& file) {
+  return std::ranges::any_of(file.tensors,
+                             [](const auto& entry) { return entry.first.ends_with(".lora_a.weight"); });
+}
+
 }  // namespace
 
 GlobalTensors read_weights(const std::string& path, const Model& model) {
   StoredFile file = read_safetensors(path);
   try {
+    const ir::models::Transformer* transformer = model.transformer();
+    if (transformer && transformer->lora_rank > 0 && !has_adapters(file))
+      return from_hugging_face(ir::models::without_adapters(*transformer), file);
     return model.transformer() ? from_hugging_face(*model.transformer(), file)
                                : by_our_names(model, std::move(file));
   } catch (const Error& error) {

@@ -63,7 +63,8 @@ std::map<std::string, ir::TensorType> parameter_types(const ir::models::Model& m
 StoredFile to_hugging_face(const ir::models::Transformer& model, const GlobalTensors& weights);
 GlobalTensors from_hugging_face(const ir::models::Transformer& model, const StoredFile& file);
 // Reads a safetensors file, which its errors name: in Hugging Face's form for a transformer, otherwise with a
-// tensor for each parameter by our names.
+// tensor for each parameter by our names. A model with adapters reads the weights of the model without them
+// too; the result then lacks adapters.
 GlobalTensors read_weights(const std::string& path, const ir::models::Model& model);
 
 // config.json <-> model. Keys that the file lacks (`flash`, vocabulary padding) are off: false, 1. Reading

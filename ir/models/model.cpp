@@ -70,6 +70,13 @@ int64_t parameters(const Model& model) {
   return model.visit([](const auto& kind) { return parameters(kind); });
 }
 
+int64_t trained_parameters(const Model& model) {
+  const int64_t all = parameters(model);
+  const Transformer* transformer = model.transformer();
+  if (!transformer || transformer->lora_rank == 0) return all;
+  return all - parameters(without_adapters(*transformer));
+}
+
 bool layers_differ(const Model& model) { return !model.transformer(); }
 const char* unsplit_data(const Model& model) {
   return model.transformer() ? "" : model.graph() ? "inputs of a graph" : "images";

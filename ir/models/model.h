@@ -66,6 +66,7 @@ Model complete(Model model);
 // The forward pass of one micro-batch, as transformer.h, conv_net.h and graph_model.h describe it.
 Graph build(const Model& model, int64_t batch);
 int64_t parameters(const Model& model);
+int64_t trained_parameters(const Model& model);  // with adapters, only theirs
 
 // Whether layers differ in cost: in all models except transformers.
 bool layers_differ(const Model& model);

@@ -42,7 +42,8 @@ std::string why_not_sparse(const TrainOptions& options) {
 bool has_sparse_table(const Graph& forward) {
   const std::vector<std::vector<OpId>> readers = consumers(forward);
   return std::any_of(forward.ops.begin(), forward.ops.end(), [&](const Op& op) {
-    if (!op.is(OpKind::parameter)) return false;
+    const bool trained = op.is(OpKind::parameter) && forward.tensor(op.outputs[0]).role != Role::constant;
+    if (!trained) return false;
     const std::vector<OpId>& all = at(readers, op.outputs[0]);
     return all.size() == 1 && at(forward.ops, all[0]).type == "embedding";
   });

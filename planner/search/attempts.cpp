@@ -117,8 +117,8 @@ void Attempts::simulate(Made made, Attempt& attempt) {
   ending_seconds_ = std::max(ending_seconds_, made.deaf_seconds);
   measured_any_ = true;
   solved_ = std::max(solved_, candidate.found.solved);
-  // The best may be better than when the plan was begun, on any number of threads.
-  if (layout_seconds(candidate.found, candidate.job) > hopeless_seconds(candidate.job)) {
+  // Compares with the best of now, as the plan may have been begun earlier with more threads.
+  if (made.too_slow || layout_seconds(candidate.found, candidate.job) > hopeless_seconds(candidate.job)) {
     attempt.too_slow = true;
     return;
   }

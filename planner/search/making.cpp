@@ -44,7 +44,7 @@ Made make(Candidate candidate, LayoutRequest asked, Graphs& graphs, double most_
     plan = plan_of(candidate, &found, graphs, look_at_layouts);
   } catch (const TooSlow&) {
     candidate.found = std::move(found);
-    return {std::move(candidate), {}, deaf_seconds};
+    return {std::move(candidate), {}, true, deaf_seconds};
   }
   if (found.found) candidate.found = std::move(found);
   if (candidate.layouts)
@@ -52,7 +52,7 @@ Made make(Candidate candidate, LayoutRequest asked, Graphs& graphs, double most_
   note_memory(plan, candidate);
   planner::verify(plan);
   look();
-  return {std::move(candidate), std::move(plan), deaf_seconds};
+  return {std::move(candidate), std::move(plan), false, deaf_seconds};
 }
 
 }  // namespace

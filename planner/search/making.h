@@ -18,7 +18,8 @@ struct Stopped {};  // thrown in the middle of a candidate
 
 struct Made {
   Candidate candidate;      // resolved, with its peak and the layouts that were found
-  ir::Plan plan;            // verified; without actors if the layouts take too long
+  ir::Plan plan;            // verified; empty if too_slow
+  bool too_slow = false;    // the layouts take too long
   double deaf_seconds = 0;  // the longest time between two looks, so the longest time to end it
 };
 

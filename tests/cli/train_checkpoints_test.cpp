@@ -65,6 +65,16 @@ TEST_F(Train, AdaptersBeginAtTheWeightsThatTheyAdapt) {
   const auto adapted = train(words);
   EXPECT_EQ(adapted.at(1), all.at(1));
   EXPECT_NE(adapted.at(3), all.at(3));
+  // A file with adapters is read with them.
+  const std::string tuned = path("tuned");
+  words.push_back("--checkpoint-dir=" + tuned);
+  train(words);
+  const auto first = [&](Words more) {  // the model's adapters are in its config.json
+    more.insert(more.end(), {"--init-from=" + tuned + "/step-000003/model.safetensors", "--dropout=0"});
+    return train(more).at(1);
+  };
+  EXPECT_EQ(first({}), first({"--lora-rank=2", "--lora-mlp"}));
+  EXPECT_NE(first({}), all.at(1));
 }
 
 // Models whose parameters have our own names: of images, graphs of one's own, with encoders, with adapters.

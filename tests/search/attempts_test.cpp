@@ -33,6 +33,7 @@ TEST(Making, StopsWhereLayoutsTakeTooLong) {
   ASSERT_GT(seconds, 0);
   EXPECT_FALSE(Making(candidate, {}, graphs, 1.01 * seconds).take([] {}).plan.programs.empty());
   const Made none = Making(candidate, {}, graphs, 0.99 * seconds).take([] {});
+  EXPECT_TRUE(none.too_slow);
   EXPECT_TRUE(none.plan.programs.empty());
   EXPECT_EQ(none.candidate.found.cost, whole.candidate.found.cost);
 }
