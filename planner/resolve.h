@@ -18,7 +18,8 @@ std::vector<int> balanced_layers(int64_t layers, int stages);
 
 // The minimum number of layers of (virtual) stage `stage` of `stages`. The first and the last of several may
 // have none if the model has something else for them: a transformer's embedding, and its head and loss. The
-// ends of a decoder and its encoder stay with layers.
+// ends of a decoder and its encoder stay with layers. So do all stages if only adapters are trained, since a
+// stage has to train something.
 //
 //   126 layers on 16 stages x 8 virtual ones: 0,1x126,0
 int least_layers(const ir::models::Model& model, int64_t stage, int64_t stages);
