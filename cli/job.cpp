@@ -179,9 +179,10 @@ void count_sequences(GivenKeys& given) {
 }  // namespace
 
 Error located(const GivenKeys& given, const Error& error) {
-  const std::string key = error.where() == "gpus"            ? "cluster.gpus"
-                          : find_key("model", error.where()) ? "model." + error.where()
-                                                             : error.where();
+  const std::string key = error.where() == "gpus"               ? "cluster.gpus"
+                          : find_key("model", error.where())    ? "model." + error.where()
+                          : find_key("parallel", error.where()) ? "parallel." + error.where()
+                                                                : error.where();
   const auto found = given.find(key);
   return Error(error.code(), found != given.end() ? found->second.where : key, message_of(error));
 }
@@ -398,12 +399,7 @@ void use_attention_kernel(const GivenKeys& given, Request& request) {
   const auto asked = given.find("parallel.attention_kernel");
   const std::vector<std::string> known = backends::attention_kernels(device);
   const bool has = std::find(known.begin(), known.end(), name) != known.end();
-  try {
-    if (has || (asked != given.end() && !asked->second.may_lapse))
-      backends::use_attention_kernel(device, name);
-  } catch (const Error& e) {
-    throw Error(e.code(), "parallel.attention_kernel", message_of(e));
-  }
+  if (has || (asked != given.end() && !asked->second.may_lapse)) backends::use_attention_kernel(device, name);
   name = device.attention_kernel;
 }
 
@@ -551,34 +547,14 @@ void check_rate(const backends::DeviceProfile& device, ir::Precision precision, 
 std::map<std::string, std::string> labels_of(const Request& request) {
   std::map<std::string, std::string> labels;
   for (const Key& key : keys())
-    if (key.section != run_section && key.is_of(request.job.model.family()))
-      labels[key.path()] = text_of(key, request);
+    if (key.section != run_section && key.is_of(request.job.model.family())) {
+      const std::string text = text_of(key, request);
+      if (!key.rare || text != text_of(key, Request())) labels[key.path()] = text;
+    }
   if (request.device.empty()) labels.erase("cluster.device");
   if (request.memory_margin == 0) labels.erase("cluster.memory_margin");
   if (request.gpus_per_node == 0) labels.erase("cluster.gpus_per_node");
   labels.erase("train.preset");  // every key that it sets is here
-  for (const char* rare : {"model.qkv_bias",
-                           "model.qk_norm",
-                           "model.attention_window",
-                           "model.full_attention_every",
-                           "model.shared_experts",
-                           "model.dense_layers",
-                           "model.weigh_inside",
-                           "model.norm_epsilon",
-                           "model.rotary_base",
-                           "model.q_lora_rank",
-                           "model.kv_lora_rank",
-                           "model.qk_nope_head_dim",
-                           "model.qk_rope_head_dim",
-                           "model.v_head_dim",
-                           "model.lora_rank",
-                           "model.lora_alpha",
-                           "model.lora_dropout",
-                           "model.lora_mlp",
-                           "parallel.recompute_modules",
-                           "train.moments",
-                           "train.sparse_tables"})
-    if (labels.contains(rare) && labels[rare] == text_of(key_at(rare), Request())) labels.erase(rare);
   const auto* transformer = request.job.model.transformer();
   if (transformer && (ir::models::is_latent(*transformer) ||
                       transformer->head_dim * transformer->heads == transformer->hidden))

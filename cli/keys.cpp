@@ -89,6 +89,10 @@ Key otherwise(std::string fallback, Key key) {
   key.fallback = std::move(fallback);
   return key;
 }
+Key rare(Key key) {
+  key.rare = true;
+  return key;
+}
 Key modules(Key key) {  // all but none
   key.words = words_of(ir::Module());
   key.words.erase(key.words.begin());
@@ -122,10 +126,10 @@ Key searched(const search::Dimension& d) {
 
 // Keys of section parallel that are not searched.
 void add_not_searched(std::vector<Key>& k) {
-  k.push_back(otherwise(
+  k.push_back(rare(otherwise(
       "core_attn",
       modules(entry("parallel", "recompute_modules", TRAIN(recompute_modules), 0, 0,
-                    "with selective: parts of a layer computed again, such as core_attn,moe_act"))));
+                    "with selective: parts of a layer computed again, such as core_attn,moe_act")))));
   k.push_back(entry("parallel", "recompute_stop", TRAIN(recompute_stop), 0, 1,
                     "with full: a layer runs again only as far as its backward pass needs"));
   k.push_back(
@@ -178,42 +182,44 @@ void add_transformer_keys(std::vector<Key>& k) {
       otherwise("heads", entry("model", "kv_heads", MODEL(kv_heads), 1, 10000, "key and value heads")));
   k.push_back(otherwise("hidden / heads", entry("model", "head_dim", MODEL(head_dim), 1, million,
                                                 "width of a head of queries, keys and values")));
-  k.push_back(entry("model", "qk_norm", MODEL(qk_norm), 0, 1,
-                    "each head's queries and keys go through an RMS norm before positions"));
-  k.push_back(entry("model", "attention_window", MODEL(attention_window), 0, 100 * million,
-                    "keys that a query sees up to its own, 0: all"));
-  k.push_back(entry("model", "full_attention_every", MODEL(full_attention_every), 0, 2000,
-                    "with attention_window: layers from one without a window to the next, 0: none"));
-  k.push_back(entry("model", "q_lora_rank", MODEL(q_lora_rank), 0, million,
-                    "of latent attention: width that queries are made from, 0: hidden"));
-  k.push_back(entry("model", "kv_lora_rank", MODEL(kv_lora_rank), 0, million,
-                    "width that keys and values are made from (latent attention), 0: hidden"));
-  k.push_back(entry("model", "qk_nope_head_dim", MODEL(qk_nope_head_dim), 0, million,
-                    "of latent attention: elements of a head of queries and keys without positions"));
-  k.push_back(entry("model", "qk_rope_head_dim", MODEL(qk_rope_head_dim), 0, million,
-                    "of latent attention: elements with rotary positions, which all heads of keys share"));
-  k.push_back(entry("model", "v_head_dim", MODEL(v_head_dim), 0, million,
-                    "of latent attention: width of a head of values"));
-  k.push_back(entry("model", "lora_rank", MODEL(lora_rank), 0, million,
-                    "width of low-rank adapters, which alone are trained, 0: none, all is trained"));
-  k.push_back(otherwise("2 x lora_rank", entry("model", "lora_alpha", MODEL(lora_alpha), 0, million,
-                                               "adapters are scaled by lora_alpha / lora_rank")));
-  k.push_back(entry("model", "lora_dropout", MODEL(lora_dropout), 0, 1, "dropout of what adapters read"));
-  k.push_back(entry("model", "lora_mlp", MODEL(lora_mlp), 0, 1,
-                    "adapters in feed-forward layers too, beside attention's"));
+  k.push_back(rare(entry("model", "qk_norm", MODEL(qk_norm), 0, 1,
+                         "each head's queries and keys go through an RMS norm before positions")));
+  k.push_back(rare(entry("model", "attention_window", MODEL(attention_window), 0, 100 * million,
+                         "keys that a query sees up to its own, 0: all")));
+  k.push_back(rare(entry("model", "full_attention_every", MODEL(full_attention_every), 0, 2000,
+                         "with attention_window: layers from one without a window to the next, 0: none")));
+  k.push_back(rare(entry("model", "q_lora_rank", MODEL(q_lora_rank), 0, million,
+                         "of latent attention: width that queries are made from, 0: hidden")));
+  k.push_back(rare(entry("model", "kv_lora_rank", MODEL(kv_lora_rank), 0, million,
+                         "width that keys and values are made from (latent attention), 0: hidden")));
+  k.push_back(rare(entry("model", "qk_nope_head_dim", MODEL(qk_nope_head_dim), 0, million,
+                         "of latent attention: elements of a head of queries and keys without positions")));
+  k.push_back(
+      rare(entry("model", "qk_rope_head_dim", MODEL(qk_rope_head_dim), 0, million,
+                 "of latent attention: elements with rotary positions, which all heads of keys share")));
+  k.push_back(rare(entry("model", "v_head_dim", MODEL(v_head_dim), 0, million,
+                         "of latent attention: width of a head of values")));
+  k.push_back(rare(entry("model", "lora_rank", MODEL(lora_rank), 0, million,
+                         "width of low-rank adapters, which alone are trained, 0: none, all is trained")));
+  k.push_back(rare(otherwise("2 x lora_rank", entry("model", "lora_alpha", MODEL(lora_alpha), 0, million,
+                                                    "adapters are scaled by lora_alpha / lora_rank"))));
+  k.push_back(
+      rare(entry("model", "lora_dropout", MODEL(lora_dropout), 0, 1, "dropout of what adapters read")));
+  k.push_back(rare(entry("model", "lora_mlp", MODEL(lora_mlp), 0, 1,
+                         "adapters in feed-forward layers too, beside attention's")));
   k.push_back(choice("model", "mlp", MODEL(mlp), {"gelu", "swiglu"}, "activation of the feed-forward layer"));
   k.push_back(choice("model", "gelu", MODEL(gelu), {"erf", "tanh"},
                      "of mlp gelu: exact, or as GPT-2 has it, by a hyperbolic tangent"));
   k.push_back(choice("model", "norm", MODEL(norm), {"layer", "rms"}, "normalisation"));
-  k.push_back(entry("model", "norm_epsilon", MODEL(norm_epsilon), 1e-12, 1,
-                    "added to the variance, or to the mean square, before its root is taken"));
+  k.push_back(rare(entry("model", "norm_epsilon", MODEL(norm_epsilon), 1e-12, 1,
+                         "added to the variance, or to the mean square, before its root is taken")));
   k.push_back(choice("model", "position", MODEL(position), {"learned", "rotary"}, "positions"));
-  k.push_back(entry("model", "rotary_base", MODEL(rotary_base), 1, million * million,
-                    "of position rotary: base of the angles (rope_theta)"));
+  k.push_back(rare(entry("model", "rotary_base", MODEL(rotary_base), 1, million * million,
+                         "of position rotary: base of the angles (rope_theta)")));
   k.push_back(entry("model", "tied", MODEL(tied), 0, 1, "output head shares the word embedding"));
   k.push_back(entry("model", "bias", MODEL(bias), 0, 1, "linear layers have biases"));
-  k.push_back(entry("model", "qkv_bias", MODEL(qkv_bias), 0, 1,
-                    "without bias: queries, keys and values have biases all the same, as in Qwen2"));
+  k.push_back(rare(entry("model", "qkv_bias", MODEL(qkv_bias), 0, 1,
+                         "without bias: queries, keys and values have biases all the same, as in Qwen2")));
   k.push_back(entry("model", "dropout", MODEL(dropout), 0, 0.99, "dropout probability"));
   k.push_back(entry("model", "pad_vocab", MODEL(pad_vocab_to), 1, million,
                     "tables have a multiple of this x tp words (1: the vocabulary's)"));
@@ -223,13 +229,14 @@ void add_transformer_keys(std::vector<Key>& k) {
                         entry("model", "top_k", MODEL(top_k), 0, 1000, "experts that each token goes to")));
   k.push_back(otherwise("ffn", entry("model", "expert_ffn", MODEL(expert_ffn), 0, 10 * million,
                                      "width of an expert's feed-forward layer")));
-  k.push_back(entry("model", "shared_experts", MODEL(shared_experts), 0, 1000,
-                    "experts that every token goes to, beside those"));
-  k.push_back(entry("model", "dense_layers", MODEL(dense_layers), 0, 2000, "first layers without experts"));
+  k.push_back(rare(entry("model", "shared_experts", MODEL(shared_experts), 0, 1000,
+                         "experts that every token goes to, beside those")));
+  k.push_back(
+      rare(entry("model", "dense_layers", MODEL(dense_layers), 0, 2000, "first layers without experts")));
   k.push_back(entry("model", "expert_every", MODEL(expert_every), 1, 1000,
                     "layers from one with experts to the next"));
-  k.push_back(entry("model", "weigh_inside", MODEL(weigh_inside), 0, 1,
-                    "weigh a token's experts before their second product"));
+  k.push_back(rare(entry("model", "weigh_inside", MODEL(weigh_inside), 0, 1,
+                         "weigh a token's experts before their second product")));
   for (size_t i = first; i < k.size(); ++i) k[i].families = ir::models::transformer_families();
   k.push_back(entry("model", "masked", MODEL(masked), 0, 100 * million,
                     "pre-training heads over so many tokens of a sequence, 0: a loss over all", {"bert"}));
@@ -312,7 +319,7 @@ std::vector<Key> make_keys() {
   k.push_back(entry("train", "gradients", TRAIN(gradients), 0, 0,
                     "with fp16 and bf16: type of gradients, of embeddings float32 where tables are but"));
   k.push_back(
-      entry("train", "moments", TRAIN(moments), 0, 0, "type in which the optimizer keeps its moments"));
+      rare(entry("train", "moments", TRAIN(moments), 0, 0, "type in which the optimizer keeps its moments")));
   k.push_back(
       entry("train", "grad_reduction", PARALLEL(grad_reduction), 0, 0,
             "with fp16 and bf16: type in which gradients are reduced; sums: that of train.gradients"));
@@ -325,8 +332,8 @@ std::vector<Key> make_keys() {
   k.push_back(entry("train", "optimizer", TRAIN(optimizer), 0, 0, "optimizer"));
   k.push_back(entry("train", "fused_optimizer", PARALLEL(fused_optimizer), 0, 1,
                     "one act updates all tensors of a device and writes their 16-bit copies"));
-  k.push_back(entry("train", "sparse_tables", TRAIN(sparse_tables), 0, 1,
-                    "a step updates only the rows that it read of a look-up table"));
+  k.push_back(rare(entry("train", "sparse_tables", TRAIN(sparse_tables), 0, 1,
+                         "a step updates only the rows that it read of a look-up table")));
   k.push_back(entry("train", "clip_norm", TRAIN(clip_norm), 0, million,
                     "gradients clipped to this global norm, 0: not"));
   k.push_back(entry("train", "learning_rate", TRAIN(learning_rate), 0, million, "learning rate"));

@@ -46,6 +46,7 @@ struct Key {
   std::string help;
   std::vector<std::string> families;              // of models that have it; empty: all
   std::string fallback;                           // the default in words, if it follows from other keys
+  bool rare = false;                              // a plan's labels omit the default
   std::map<std::string, std::string> meant = {};  // words by those that users write in their place
 
   std::string path() const { return section + "." + name; }

@@ -153,7 +153,7 @@ class Builder {
   int placement(const sbp::Placement& placement);  // an index for the calls below
   TensorId input(std::string name, TensorType type);
   TensorId parameter(std::string name, TensorType type);
-  TensorId frozen_parameter(std::string name, TensorType type);  // which training leaves as it is
+  TensorId frozen_parameter(std::string name, TensorType type);        // which training leaves as it is
   TensorId constant(std::string name, TensorType type, double value);  // every element is `value`
   // Runs infer; `name` defaults to the op's type and a number.
   std::vector<TensorId> op(std::string_view type, std::vector<TensorId> inputs, Attrs attrs = {},
