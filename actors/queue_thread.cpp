@@ -253,6 +253,12 @@ void QueueThread::execute(Work& work, const backends::Moment& moment) {
                      bytes);
       break;
     }
+    case Does::copy:
+      for (size_t i = 0; i < work.inputs.size(); ++i) {
+        const int64_t bytes = work.inputs[i].bytes;
+        if (bytes > 0) queue_->copy(out_addresses_[i], in_addresses_[i], {1, bytes, bytes, bytes});
+      }
+      break;
     case Does::load:
     case Does::constant:
       load_from_host(work, moment, index);

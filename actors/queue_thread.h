@@ -88,6 +88,7 @@ class QueueThread {
     pull,
     receive,
     load,
+    copy,
     constant,
     prepare,
     save,

@@ -97,12 +97,12 @@ QueueThread::Work QueueThread::learn(int index, std::vector<InSpec>& ins, std::v
     if (state_.hooks.watch.contains(reg(r).name) && !is_control(reg(r)) && state_.hooks.watched)
       work.watched = port;
     if (is_control(reg(r))) continue;
-    if (reg(r).bytes < reg(r).type.bytes() || reg(r).offset < 0 ||
-        reg(r).offset + reg(r).bytes * reg(r).count > program.arena_bytes) {
-      throw Error::input(
-          fmt::format("{}: %{}", program.name, reg(r).name),
-          fmt::format("{} slots of {} bytes at {} do not hold {} in an arena of {} bytes", reg(r).count,
-                      reg(r).bytes, reg(r).offset, ir::to_text(reg(r).type), program.arena_bytes));
+    const int64_t bytes = slot_bytes(reg(r));
+    const int64_t arena = reg(r).host_bytes > 0 ? program.host_bytes : program.arena_bytes;
+    if (bytes < reg(r).type.bytes() || reg(r).offset < 0 || reg(r).offset + bytes * reg(r).count > arena) {
+      throw Error::input(fmt::format("{}: %{}", program.name, reg(r).name),
+                         fmt::format("{} slots of {} bytes at {} do not hold {} in an arena of {} bytes",
+                                     reg(r).count, bytes, reg(r).offset, ir::to_text(reg(r).type), arena));
     }
     Operand out = operand(r, port, reg(r).type.bytes());
     out.every = reg(r).every;
@@ -152,6 +152,7 @@ QueueThread::Does QueueThread::what_it_does(const ir::Actor& actor,
                                             const std::vector<Operand>& outputs) const {
   if (actor.kind == ir::ActorKind::collective) return Does::collective;
   if (actor.kind == ir::ActorKind::pull) return outputs.empty() ? Does::nothing : Does::pull;
+  if (actor.is(ir::OpKind::copy)) return Does::copy;
   if (actor.is(ir::OpKind::save)) return Does::save;
   if (actor.is(ir::OpKind::write)) return Does::write;
   if (actor.is(ir::OpKind::read) || actor.is(ir::OpKind::decode)) return Does::prepare;
@@ -210,7 +211,7 @@ void QueueThread::prepare(std::byte* scratch, int recordings) {
       for (Operand& operand : *operands) {
         if (operand.bytes == 0 || (operands == &work.inputs && actor.kind == ir::ActorKind::pull)) continue;
         operand.base = state_.slot(thread_.device, operand.reg, 0);
-        operand.stride = reg(operand.reg).bytes;
+        operand.stride = slot_bytes(reg(operand.reg));
       }
     try {
       if (work.does == Does::kernel)
@@ -275,6 +276,7 @@ void QueueThread::rehearse() {
   if (state_.layout.program(thread_.device).arena_bytes >= aligned(1))
     queue_->copy(arena + 16, arena, {2, 1, 4, 4});  // copies of rows may be kernels too
   for (Work& work : works_) {
+    if (work.does == Does::copy) continue;
     in_addresses_.clear();
     out_addresses_.clear();
     for (const Operand& in : work.inputs) {

@@ -49,7 +49,8 @@ class RunState {
   backends::Backend& backend;
   const Hooks& hooks;
   const RunOptions& options;
-  const bool ordered;                          // whether all queues of the plan are ordered
+  const bool ordered;                                   // whether all queues of the plan are ordered
+  std::vector<std::shared_ptr<std::byte>> host_memory;  // by device: its registers on the host, or null
   std::vector<std::unique_ptr<Probe>> probes;  // by device; null for others' devices, or without the option
   std::vector<std::vector<std::vector<SlotMarks>>> marks;  // by local device, register, slot
   SlotMarks& marks_of(int device, int reg, int slot) { return at(at(at(marks, device), reg), slot); }
@@ -59,7 +60,9 @@ class RunState {
 
   std::byte* slot(int device, int reg, int slot) const {
     const ir::Register& r = at(layout.program(device).registers, reg);
-    return backend.device(device).arena() + r.offset + r.bytes * slot;
+    std::byte* const memory =
+        r.host_bytes > 0 ? at(host_memory, device).get() : backend.device(device).arena();
+    return memory + r.offset + ir::slot_bytes(r) * slot;
   }
   double seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();

@@ -135,10 +135,13 @@ struct Runtime::Impl {
     if (options.graphs) count_recordings();
     const bool waits = expect_groups();
     const auto slots = static_cast<int>(recordings.size());
+    state.host_memory.resize(memory.size());
     for (size_t d = 0; d < memory.size(); ++d) {
       if (!backend.is_local(static_cast<int>(d))) continue;
       const int64_t arena = aligned(layout.program(static_cast<int>(d)).arena_bytes);
       backend.device(static_cast<int>(d)).reserve(arena + scratch_of(threads, *links, static_cast<int>(d)));
+      if (const int64_t on_host = layout.program(static_cast<int>(d)).host_bytes; on_host > 0)
+        state.host_memory[d] = backend.device(static_cast<int>(d)).host_memory(on_host);
       links->prepare(static_cast<int>(d), backend.device(static_cast<int>(d)).arena() + arena);
       scratch[d] = arena + links->scratch_bytes(static_cast<int>(d));
     }

@@ -156,6 +156,8 @@ void add_not_searched(std::vector<Key>& k) {
                     "gather logits over tp: each rank computes the loss on the whole vocabulary"));
   k.push_back(entry("parallel", "gather_keys", PARALLEL(gather_keys), 0, 1,
                     "with context parallelism fused attention gathers keys and values, queries stay"));
+  k.push_back(rare(entry("parallel", "offload_optimizer", PARALLEL(offload_optimizer), 0, 1,
+                         "keep master weights and moments in memory of the host, and update them there")));
   k.push_back(otherwise("dp", entry("parallel", "fsdp_group", PARALLEL(fsdp_group), 1, million,
                                     "ranks that share one copy of sharded states")));
 }

@@ -104,11 +104,17 @@ std::string traffic_text(const explain::Report& r) {
   return text.empty() ? "  none\n" : text;
 }
 
+bool uses_host(const explain::Report& r) {
+  return std::any_of(r.stages.begin(), r.stages.end(),
+                     [](const explain::StageReport& stage) { return stage.host_bytes > 0; });
+}
+
 std::string stages_text(const explain::Report& r) {
   std::string text = fmt::format("  {:<10} {:>7} {:>9} {:>8} {:>9}", "stage", "GPUs", "busy", "idle", "peak");
   for (int kind = 0; kind < ir::memory_kinds; ++kind)
     text += fmt::format(" {:>11}", ir::to_text(static_cast<ir::MemoryKind>(kind)));
-  text += "\n";
+  const bool hosts = uses_host(r);
+  text += hosts ? fmt::format(" {:>11}\n", "on the host") : "\n";
   for (const explain::StageReport& stage : r.stages) {
     text += fmt::format("  {:<10} {:>7} {:>9} {:>8} {:>9}", stage.name, stage.devices,
                         r.simulated ? ir::format_seconds(stage.busy_seconds) : "-",
@@ -116,6 +122,7 @@ std::string stages_text(const explain::Report& r) {
                         ir::format_bytes(static_cast<double>(stage.peak_bytes)));
     for (int64_t bytes : stage.by_kind)
       text += fmt::format(" {:>11}", ir::format_bytes(static_cast<double>(bytes)));
+    if (hosts) text += fmt::format(" {:>11}", ir::format_bytes(static_cast<double>(stage.host_bytes)));
     text += stage.peak_bytes > r.memory_limit_bytes ? "  too much\n" : "\n";
   }
   return text;
@@ -158,7 +165,8 @@ std::vector<explain::StageReport> fullest_by_stage(const explain::Report& r) {
 void add_memory(ordered_json& doc, const explain::Report& r) {
   ordered_json peaks = ordered_json::array(), limits = ordered_json::array(),
                breakdown = ordered_json::array(), held = ordered_json::array(), kept = ordered_json::array(),
-               whole = ordered_json::array(), allocated = ordered_json::array();
+               whole = ordered_json::array(), allocated = ordered_json::array(),
+               on_host = ordered_json::array();
   const bool allocates = r.allocates && r.simulated;
   for (const explain::StageReport& stage : fullest_by_stage(r)) {
     peaks.push_back(stage.peak_bytes);
@@ -167,6 +175,7 @@ void add_memory(ordered_json& doc, const explain::Report& r) {
                     r.outside_bytes);
     held.push_back(stage.held_bytes);
     kept.push_back(stage.kept_bytes);
+    on_host.push_back(stage.host_bytes);
     limits.push_back(r.memory_limit_bytes);
     ordered_json kinds;
     for (size_t kind = 0; kind < stage.by_kind.size(); ++kind) {
@@ -182,6 +191,7 @@ void add_memory(ordered_json& doc, const explain::Report& r) {
   if (r.node_peak_bytes > 0) doc["node_peak_memory_bytes"] = r.node_peak_bytes;
   doc["memory_breakdown_bytes"] = breakdown;
   doc["kept_activation_bytes"] = kept;
+  if (uses_host(r)) doc["host_memory_bytes"] = on_host;
 }
 
 }  // namespace

@@ -166,9 +166,13 @@ std::map<std::string, std::pair<int, int>> take_ranges(GivenKeys& given) {
   std::set<std::string> numbers;
   std::map<std::string, std::pair<int, int>> ranges;
   for (const search::Dimension& d : search::dimensions()) {
+    const auto found = given.find("parallel." + d.name_in_file());
+    if (d.is_switch() && found != given.end() && found->second.text == "any") {
+      ranges[d.key] = {0, 1};
+      given.erase(found);
+    }
     if (!d.is_number()) continue;
     numbers.insert(d.key);
-    const auto found = given.find("parallel." + d.name_in_file());
     if (found == given.end() || !is_range(found->first, found->second)) continue;
     ranges[d.key] = range_of(d, found->second);
     given.erase(found);

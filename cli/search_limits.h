@@ -16,8 +16,9 @@
 
 namespace boxcar::cli {
 
-// Takes keys of section parallel that are given as a range, "1..4", out of `given`. By the names of
-// SearchOptions::ranges. Throws Error (bad input) for a range of a key that takes none, or beyond its limits.
+// Takes keys of section parallel that are given as a range, "1..4", or switches that are "any", out of
+// `given`. By the names of SearchOptions::ranges. Throws Error (bad input) for a range of a key that takes
+// none, or beyond its limits.
 std::map<std::string, std::pair<int, int>> take_ranges(GivenKeys& given);
 
 // A rule of searched keys, in jobs in which keys that are not searched have these values.

@@ -47,6 +47,7 @@ constexpr Row kinds[] = {
     {"load", OpKind::load},
     {"read", OpKind::read},
     {"decode", OpKind::decode},
+    {"copy", OpKind::copy},
     {"save", OpKind::save},
     {"write", OpKind::write},
 };

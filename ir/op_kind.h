@@ -41,6 +41,7 @@ enum class OpKind : uint8_t {
   load,    // a batch's part onto the device
   read,    // of a batch's part, as files
   decode,  // of samples that were read
+  copy,    // tensors between the device and host memory
   save,    // a copy of a state for a checkpoint
   write,   // of a saved state
 };

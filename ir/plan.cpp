@@ -42,7 +42,7 @@ int Program::acts_per_step(int actor) const {
 
 double register_bytes(const Program& program) {
   double bytes = 0;
-  for (const Register& reg : program.registers) bytes += static_cast<double>(reg.bytes) * reg.count;
+  for (const Register& reg : program.registers) bytes += static_cast<double>(slot_bytes(reg)) * reg.count;
   return bytes;
 }
 

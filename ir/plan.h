@@ -70,19 +70,25 @@ struct Register {
   std::string name;
   TensorType type;    // one slot
   int64_t bytes = 0;  // one slot, rounded up to the arena's alignment; 0 for pure control (a control edge)
-  int count = 1;      // slots: the credit
-  int initial = 0;    // slots readable before the first step
-  int every = 1;      // req after every `every`-th act of the producer
-  int producer = -1;  // actor index in this program
+  int64_t host_bytes = 0;  // one slot, if slots lie in memory of the host; then `bytes` is 0
+  int count = 1;           // slots: the credit
+  int initial = 0;         // slots readable before the first step
+  int every = 1;           // req after every `every`-th act of the producer
+  int producer = -1;       // actor index in this program
   MemoryKind memory = MemoryKind::activations;
-  int64_t offset = -1;  // of slot 0 in the device's arena; slots lie one after the other
+  // Of slot 0 in the device's arena, or in the host's memory for it; slots lie one after the other.
+  int64_t offset = -1;
   // Smaller than its type: written over an operand, or kept in fewer bits, as in some frameworks. Such a plan
   // can be simulated but not run.
   bool over = false;
 };
 
 // A control edge: no data, whatever its type says.
-inline bool is_control(const Register& reg) { return reg.bytes == 0 && reg.type.elements() > 0; }
+inline bool is_control(const Register& reg) {
+  return reg.bytes == 0 && reg.host_bytes == 0 && reg.type.elements() > 0;
+}
+// Of one slot, wherever it lies.
+inline int64_t slot_bytes(const Register& reg) { return reg.bytes + reg.host_bytes; }
 
 struct Input {
   int reg = -1;      // register index, in this program or in `program`
@@ -156,6 +162,7 @@ struct Program {
   int64_t arena_bytes = 0;        // device memory of all registers and workspaces
   int64_t workspace_offset = -1;  // the workspace shared by all actors of the compute queue
   int64_t workspace_bytes = 0;
+  int64_t host_bytes = 0;              // memory of the host for all registers that lie there
   int stage = -1;                      // of the pipeline; -1: the program belongs to no stage
   int acts_per_step(int actor) const;  // runs of its phase in the schedule; O(schedule)
   const PlanPhase& phase_of(const Actor& actor) const { return at(phases, actor.phase); }
@@ -222,7 +229,9 @@ struct Plan {
 //     p pull(%y of first via forward) -> %x on net in F bytes 256 turn net
 //
 // A register's `bytes` is written if it differs from its type's, then `over` if it is written over an operand
-// (%y: float32[4, 16] x1 activations bytes 512 over @1024). An actor's kind stands before its op unless the
+// (%y: float32[4, 16] x1 activations bytes 512 over @1024). A register in host memory has `host` and its
+// bytes there instead (%y.host: float32[4, 16] x3 activations host 512 @0), and its program has a line
+// `host_memory`. An actor's kind stands before its op unless the
 // op implies it: op pull is a pull, a collective's name a collective, any other op a kernel.
 std::string to_text(const Plan& plan);
 Plan parse_plan(std::string_view text);  // throws Error with line and column
@@ -232,12 +241,18 @@ inline TensorType input_type(const Register& reg, const Input& input) {
   return {input.view ? *input.view : reg.type.shape, reg.type.dtype};
 }
 
+// Whether an act is a kernel of the host, over registers in its memory.
+inline bool runs_on_host(const Program& program, const Actor& actor) {
+  return actor.kind == ActorKind::kernel && at(program.queues, actor.queue).kind == QueueKind::host;
+}
+
 // Limits that check() puts on a plan.
 constexpr int64_t most_bytes = int64_t{1} << 60;  // of anything in a program
 constexpr int most_devices = 1 << 20;
 constexpr int64_t most_actors = int64_t{1} << 24;  // of all classes, each counted as one device
 constexpr int64_t most_acts = int64_t{1} << 30;    // of these in a step
-// Bytes of all registers of a program; a double, since the sum may overflow 64 bits.
+// Bytes of all registers of a program, on the device and in host memory; a double, since the sum may overflow
+// 64 bits.
 double register_bytes(const Program& program);
 
 // Local consistency: indices in range, one producer per register, every device in one class, comm groups

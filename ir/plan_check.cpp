@@ -53,6 +53,7 @@ class Checker {
     for (const Program& program : plan_.programs) {
       require(countable(program.arena_bytes) && countable(program.workspace_bytes), program.name,
               "an arena of {} bytes, {} of workspace", program.arena_bytes, program.workspace_bytes);
+      require(countable(program.host_bytes), program.name, "{} bytes of host memory", program.host_bytes);
       require(program.workspace_offset == -1 || countable(program.workspace_offset), program.name,
               "workspace at {}", program.workspace_offset);
       for (size_t r = 0; r < program.registers.size(); ++r) reg(program, static_cast<int>(r));
@@ -189,6 +190,8 @@ class Checker {
     const Register& r = at(program.registers, index);
     PlanPlace where(program, r.name, "%");
     require(countable(r.bytes), where, "{} bytes", r.bytes);
+    require(countable(r.host_bytes), where, "{} bytes of host memory", r.host_bytes);
+    require(r.bytes == 0 || r.host_bytes == 0, where, "lies on the device and in host memory");
     for (const int64_t extent : r.type.shape) require(extent >= 0, where, "extent {}", extent);
     require(r.count >= 1, where, "count {}, at least 1", r.count);
     require(r.count <= 1 << 20, where, "count {}, at most {}", r.count, 1 << 20);

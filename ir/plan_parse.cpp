@@ -198,6 +198,8 @@ class Reader {
     } else if (in.take_word("workspace")) {
       program.workspace_bytes = in.number(0, most_bytes);
       if (in.take('@')) program.workspace_offset = in.number(0, most_bytes);
+    } else if (in.take_word("host_memory")) {
+      program.host_bytes = in.number(0, most_bytes);
     } else if (in.take_word("phases")) {
       do {
         in.done();
@@ -237,7 +239,12 @@ class Reader {
     if (reg.count < 1)
       in.fail_at(at, fmt::format("expected a count from x1 to x{}, got {}", most_count, count));
     reg.memory = parse_kind(in, all_memory_kinds, "a kind of memory");
-    if (in.take_word("bytes")) reg.bytes = in.number(0, most_bytes);
+    if (in.take_word("host")) {
+      reg.bytes = 0;
+      reg.host_bytes = in.number(1, most_bytes);
+    } else if (in.take_word("bytes")) {
+      reg.bytes = in.number(0, most_bytes);
+    }
     reg.over = in.take_word("over");
     if (in.take_word("initial")) reg.initial = in.small(0);
     if (in.take_word("every")) reg.every = in.small(1);

@@ -27,6 +27,11 @@ inline bool is_of_weight(const Program& program, const Actor& product) {
   return second.program < 0 && memory(second.reg) == MemoryKind::parameters;
 }
 
+// Whether an act's result may arrive while the previous one is in use.
+inline bool arrives_ahead(const Actor& actor) {
+  return actor.kind == ActorKind::pull || actor.is(OpKind::load);
+}
+
 inline bool gathers(const Actor& actor) {
   return actor.kind == ActorKind::collective && actor.collective == sbp::Collective::all_gather;
 }

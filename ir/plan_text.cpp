@@ -41,7 +41,10 @@ void write_head(const Plan& plan, Out out) {
 void write_register(const Register& reg, Out out) {
   fmt::format_to(out, "  %{}: {} x{} {}", name_text(reg.name), to_text(reg.type), reg.count,
                  to_text(reg.memory));
-  if (reg.bytes != reg.type.bytes()) fmt::format_to(out, " bytes {}", reg.bytes);
+  if (reg.host_bytes != 0)
+    fmt::format_to(out, " host {}", reg.host_bytes);
+  else if (reg.bytes != reg.type.bytes())
+    fmt::format_to(out, " bytes {}", reg.bytes);
   if (reg.over) fmt::format_to(out, " over");
   if (reg.initial != 0) fmt::format_to(out, " initial {}", reg.initial);
   if (reg.every != 1) fmt::format_to(out, " every {}", reg.every);
@@ -112,6 +115,7 @@ void write_program(const Plan& plan, const Program& program, Out out) {
     if (program.workspace_offset >= 0) fmt::format_to(out, " @{}", program.workspace_offset);
     *out++ = '\n';
   }
+  if (program.host_bytes != 0) fmt::format_to(out, "  host_memory {}\n", program.host_bytes);
   if (!program.phases.empty()) {
     fmt::format_to(out, "  phases ");
     for (size_t i = 0; i < program.phases.size(); ++i) {

@@ -82,6 +82,7 @@ class TypeChecker {
       const Program& program = plan_.programs[p];
       for (const Register& reg : program.registers) holds(program, reg);
       for (const Actor& actor : program.actors) {
+        uses_memory(program, actor);
         if (actor.kind == ActorKind::pull)
           pull(static_cast<int>(p), actor);
         else if (actor.kind == ActorKind::collective)
@@ -97,12 +98,15 @@ class TypeChecker {
   void holds(const Program& program, const Register& reg) const {
     const PlanPlace where(program, reg.name, "%");
     if (is_control(reg)) return;
+    const Actor& producer = at(program.actors, reg.producer);
+    if (producer.is(OpKind::copy)) return;  // copy() compares it with its operand
+    require(reg.host_bytes == 0 || runs_on_host(program, producer), where,
+            "lies in host memory, where {} cannot write", producer.name);
     if (!reg.over) {
-      require(reg.bytes >= reg.type.bytes(), where, "{} bytes a slot, {} has {}", reg.bytes,
+      require(slot_bytes(reg) >= reg.type.bytes(), where, "{} bytes a slot, {} has {}", slot_bytes(reg),
               to_text(reg.type), reg.type.bytes());
       return;
     }
-    const Actor& producer = at(program.actors, reg.producer);
     int64_t most = 0;
     for (const Input& in : producer.inputs) {
       if (in.program < 0) most = std::max(most, at(program.registers, in.reg).type.bytes());
@@ -110,6 +114,24 @@ class TypeChecker {
     require(producer.kind == ActorKind::kernel && most >= reg.type.bytes(), where,
             "is written over an operand of {}, and none has the {} bytes of {}", producer.name,
             reg.type.bytes(), to_text(reg.type));
+  }
+
+  // Copies use both memories, kernels of the host its own alone, and all else that of the device alone.
+  void uses_memory(const Program& program, const Actor& x) const {
+    if (x.is(OpKind::copy) || x.is(OpKind::save)) return;
+    const PlanPlace where(program, x.name);
+    const bool host = runs_on_host(program, x);
+    for (const Input& in : x.inputs) {
+      const Program& source = in.program < 0 ? program : at(plan_.programs, in.program);
+      const Register& reg = at(source.registers, in.reg);
+      require(reg.host_bytes == 0 || host, where, "cannot read %{}, which lies in host memory", reg.name);
+      require(reg.bytes == 0 || !host, where,
+              "runs on the host and cannot read %{}, which lies on the device", reg.name);
+    }
+    for (const int out : x.outputs)
+      require(at(program.registers, out).bytes == 0 || !host, where,
+              "runs on the host and cannot write %{}, which lies on the device",
+              at(program.registers, out).name);
   }
 
   // Calls visit(attributes, device) for each rank of the class whose attributes may differ from those of
@@ -164,6 +186,7 @@ class TypeChecker {
               "a constant has an attribute value, a number such as 0.5");
       return;
     }
+    if (x.is(OpKind::copy)) return copy(program, x, where);
     if (x.is(OpKind::save)) {
       require(in.size() == 1 && out.empty(), where, "save reads {} and writes {}, expected one operand",
               types_text(in), types_text(out));
@@ -182,6 +205,24 @@ class TypeChecker {
       require(made == out, where, "{} makes {} of {} on device {}, but its results are {}", x.op,
               types_text(made), types_text(in), device, types_text(out));
     });
+  }
+
+  // Each result is its operand. One that is smaller than its type has the operand's bytes.
+  static void copy(const Program& program, const Actor& x, const PlanPlace& where) {
+    std::vector<const Register*> in, out;
+    for (const Input& input : x.inputs)
+      if (const Register& reg = at(program.registers, input.reg); !is_control(reg)) in.push_back(&reg);
+    for (const int reg : x.outputs)
+      if (!is_control(at(program.registers, reg))) out.push_back(&at(program.registers, reg));
+    const auto text = [](const Register& reg) {
+      return fmt::format("%{}, {} in {} bytes", reg.name, to_text(reg.type), slot_bytes(reg));
+    };
+    require(x.kind == ActorKind::copy && !in.empty() && in.size() == out.size(), where,
+            "copy has {} operands and {} results, expected as many", in.size(), out.size());
+    for (size_t i = 0; i < in.size(); ++i)
+      require(in[i]->type == out[i]->type &&
+                  slot_bytes(*out[i]) >= (in[i]->over ? slot_bytes(*in[i]) : in[i]->type.bytes()),
+              where, "copies {} to {}", text(*in[i]), text(*out[i]));
   }
 
   // The time of an op outside the registry is unknown unless the plan gives it.

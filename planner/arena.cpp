@@ -214,11 +214,16 @@ void plan_memory(ir::Program& program) {
   Timing timing(program);
   std::vector<std::vector<Lifetime>> by_phase(program.phases.size());
   int64_t persistent = 0;
+  program.host_bytes = 0;
   for (size_t r = 0; r < program.registers.size(); ++r) {
     ir::Register& reg = program.registers[r];
     Lifetime life;
     if (reg.bytes > 0 && transient(program, timing, static_cast<int>(r), life)) {
       at(by_phase, life.phase).push_back(life);
+      continue;
+    }
+    if (reg.host_bytes > 0) {
+      reg.offset = std::exchange(program.host_bytes, program.host_bytes + reg.host_bytes * reg.count);
       continue;
     }
     reg.offset = persistent;

@@ -10,6 +10,8 @@
 //   matmul -> x -> all_reduce (net.tp) -> y -> add     x and y overlap; x's memory is free again once add
 //   acts
 //
+// A register in memory of the host has its own place there.
+//
 // Arena: [ persistent | transient, by phase | workspace ].
 #pragma once
 
@@ -22,7 +24,7 @@ namespace boxcar::planner {
 // By register: whether it is written and read within one run of a phase and thus shares memory.
 std::vector<bool> shares_memory(const ir::Program& program);
 
-// Sets offsets, arena_bytes, workspace_offset and workspace_bytes.
+// Sets offsets, arena_bytes, host_bytes, workspace_offset and workspace_bytes.
 void plan_memory(ir::Program& program);
 
 }  // namespace boxcar::planner

@@ -29,6 +29,7 @@ class MemoryChecker {
     bounds();
     workspace();
     workspace_of_acts();
+    on_host();
     if (!in_runs() || !across_runs()) pairs();
   }
 
@@ -89,6 +90,24 @@ class MemoryChecker {
     }
   }
   const std::string& queue(const ir::Actor& actor) const { return at(program_.queues, actor.queue).name; }
+
+  // Registers in memory of the host share none of it.
+  void on_host() const {
+    std::map<int64_t, const ir::Register*> by_end;
+    for (const ir::Register& reg : program_.registers) {
+      if (reg.host_bytes == 0 || reg.offset < 0) continue;
+      const int64_t last = reg.offset + reg.host_bytes * reg.count;
+      if (last > program_.host_bytes)
+        throw Error::cannot_run(program_.name,
+                                fmt::format("%{} (bytes {} to {}) lies outside the {} bytes of host memory",
+                                            reg.name, reg.offset, last - 1, program_.host_bytes));
+      const auto next = by_end.upper_bound(reg.offset);
+      if (next != by_end.end() && next->second->offset < last)
+        throw Error::cannot_run(
+            program_.name, fmt::format("%{} and %{} share memory of the host", next->second->name, reg.name));
+      by_end[last] = &reg;
+    }
+  }
 
   // Checks registers that live inside runs of one phase: goes through the run in time, with live registers by
   // address. False if two of them share bytes.

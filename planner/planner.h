@@ -47,7 +47,11 @@ struct Hints {
   bool fused_optimizer = false;  // one act updates all states of a device that have the same rule
   bool gather_logits = false;    // the loss reads the whole vocabulary on each rank of tp
   bool gather_keys = false;      // fused attention reads all keys and values on each rank of cp
-  int fsdp_group = 0;            // ranks that share one copy of sharded states; 0: all of dp
+  // Activations that a backward pass reads lie in memory of the host until then (lowering/offload.h).
+  bool offload_activations = false;
+  // Master weights and moments lie there too, and the host updates them (lowering/host_updates.h).
+  bool offload_optimizer = false;
+  int fsdp_group = 0;  // ranks that share one copy of sharded states; 0: all of dp
   MeshOrder mesh_order = usual_mesh_order;
   std::vector<int> stage_order = {};  // by stage: the position of its devices; empty: its own number
   friend auto operator<=>(const Hints&, const Hints&) = default;

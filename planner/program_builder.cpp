@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "ir/plan_roles.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
 
@@ -27,8 +28,9 @@ namespace {
 
 ir::QueueKind kind_of(const std::string& queue) {
   if (queue == "compute") return ir::QueueKind::compute;
-  if (queue == "copy_in") return ir::QueueKind::copy_in;
-  if (queue == "host") return ir::QueueKind::host;
+  if (queue == "copy_in" || queue == "fetch") return ir::QueueKind::copy_in;
+  if (queue == "offload") return ir::QueueKind::copy_out;
+  if (queue == "host" || queue == "update") return ir::QueueKind::host;
   return ir::QueueKind::network;
 }
 
@@ -108,10 +110,8 @@ void ProgramBuilder::finish_register(int index, const Readers& readers) {
     reg.initial = early ? 1 : 0;
     return;
   }
-  // A pulled or copied value may arrive while the previous one is in use. A value that is sent may be read
-  // while the next is made.
-  const bool moving =
-      producer.kind == ir::ActorKind::pull || producer.kind == ir::ActorKind::copy || at(remote_, index);
+  // A value that is sent may be read while the next is made.
+  const bool moving = ir::arrives_ahead(producer) || at(remote_, index);
   reg.count = 1;
   for (const int pass : readers.passes)  // a later pass, or one of another chunk
     if (pass != producer.phase)

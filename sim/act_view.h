@@ -5,8 +5,7 @@
 
 namespace boxcar::sim {
 
-// Types of operands and of results, without control edges (registers without bytes although their types have
-// elements).
+// Types of operands and of results, without control edges.
 ir::Types input_types(const ir::Program& program, const ir::Actor& actor);
 ir::Types output_types(const ir::Program& program, const ir::Actor& actor);
 // The actors of the same phase that it reads from.

@@ -1,5 +1,7 @@
 #include "sim/durations.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -7,6 +9,7 @@
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
 #include "sbp/at.h"
+#include "sbp/error.h"
 #include "sim/act_view.h"
 #include "sim/float8_operands.h"
 #include "sim/framework_effects.h"
@@ -28,9 +31,23 @@ double copy_seconds(const ir::Program& program, const ir::Actor& actor, const ba
   if (cluster.node.pcie_bandwidth <= 0) return 0;
   double bytes = 0;
   for (int output : actor.outputs) {
-    bytes += static_cast<double>(at(program.registers, output).bytes);
+    bytes += static_cast<double>(slot_bytes(at(program.registers, output)));
   }
   return bytes / cluster.node.pcie_bandwidth;
+}
+
+// A kernel of the host. It reads and writes memory that the node's devices share; if they are cores of the
+// host, it is one of theirs.
+double host_seconds(const ir::Program& program, const ir::Actor& actor, const backends::Cluster& cluster) {
+  const ir::OpDef& def = ir::op(actor.op);
+  const ir::Types in = input_types(program, actor), out = output_types(program, actor);
+  if (cluster.node.cores > 0) return kernel_seconds(cluster.device, def, in, out, actor.attrs);
+  if (cluster.node.host_bandwidth <= 0)
+    throw Error::input(
+        "offload_optimizer",
+        fmt::format("it is not known how fast the memory of {}'s hosts is (give node.host_bandwidth)",
+                    cluster.name));
+  return ir::work(def, in, out, actor.attrs).bytes * cluster.node.gpus / cluster.node.host_bandwidth;
 }
 
 // A batch is prepared by its node's host on its way to the device. A phase's loads (tokens, labels) come from
@@ -90,7 +107,8 @@ const std::vector<ActCosts::Fixed>& ActCosts::fixed(int program_index) {
   for (size_t a = 0; a < times.size(); ++a) {
     const ir::Actor& actor = program.actors[a];
     const RunAct run = ran_by_framework(cluster_, program, actor);
-    const bool kernel = actor.kind == ir::ActorKind::kernel && !actor.attrs.contains("seconds");
+    const bool kernel = actor.kind == ir::ActorKind::kernel && !actor.attrs.contains("seconds") &&
+                        !runs_on_host(program, actor);
     double seconds = 0;
     if (const int of = rings(program_index).of_actor[a]; kernel && of >= 0) {
       const PartSeconds parts = ring_seconds(program, at(rings(program_index).rings, of));
@@ -165,6 +183,7 @@ double ActCosts::fixed_seconds(const ir::Program& program, const ir::Actor& acto
     return std::max(copy_seconds(program, actor, cluster_),
                     prepare_seconds(plan_, program, actor, cluster_.node));
   if (actor.kind != ir::ActorKind::kernel || !ir::has_op(actor.op) || run.in_producer) return 0;
+  if (runs_on_host(program, actor)) return host_seconds(program, actor, cluster_);
   const ir::OpDef& def = ir::op(actor.op);
   const double alone = (runs_in_float8(cluster_, program, actor) ? float8_product_seconds : kernel_seconds)(
       cluster_.device, def, input_types(program, actor), output_types(program, actor), actor.attrs);

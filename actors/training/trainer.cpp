@@ -98,9 +98,11 @@ TrainingJob prepare_training(const planner::ResolvedJob& job, ir::Plan plan, con
                              static_cast<int>(std::min(run.checkpoint_every + 1, most_slots)));
   planner::verify(result.plan);
   double needed = 0;
-  for (const ir::RankClass& cls : result.plan.classes)
-    needed += share * static_cast<double>(at(result.plan.programs, cls.program).arena_bytes) *
+  for (const ir::RankClass& cls : result.plan.classes) {
+    const ir::Program& program = at(result.plan.programs, cls.program);
+    needed += (share * static_cast<double>(program.arena_bytes) + static_cast<double>(program.host_bytes)) *
               static_cast<double>(cls.devices.size());
+  }
   const double there =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
   if (needed > there)

@@ -120,6 +120,7 @@ void visit(Visitor& v, Node& node) {
   v.number("link_bandwidth", least_rate, most_rate, node.link_bandwidth);
   v.number("link_latency", 0, most_latency, node.link_latency);
   v.number("pcie_bandwidth", least_rate, most_rate, node.pcie_bandwidth);
+  v.number("host_bandwidth", least_rate, most_rate, node.host_bandwidth);
   v.whole("nics", 0, most_node_gpus, node.nics);
   v.number("nic_bandwidth", least_rate, most_rate, node.nic_bandwidth);
   v.number("nic_latency", 0, most_latency, node.nic_latency);

@@ -63,6 +63,9 @@ std::string describe(const Cluster& cluster) {
   if (node.pcie_bandwidth > 0) {
     row(&out, "to the host", fmt::format("{:g} GB/s per GPU one way", node.pcie_bandwidth / 1e9));
   }
+  if (node.host_bandwidth > 0)
+    row(&out, "host memory",
+        fmt::format("{:g} GB/s, shared by the GPUs of a node", node.host_bandwidth / 1e9));
   if (node.cores > 0) row(&out, "cores", fmt::format("{:g}, shared by the devices of a node", node.cores));
   if (node.host_per_op > 0) {
     const std::string speed = node.host_speed == 1 ? "" : fmt::format(", at speed {:g}", node.host_speed);

@@ -16,6 +16,8 @@ struct Node {
   double link_latency = 0;                   // s, one hop
   std::vector<std::vector<int>> mesh_links;  // for nvlink_mesh: number of links between pairs
   double pcie_bandwidth = 0;                 // per GPU one way, host <-> device
+  // Of the host's memory, shared evenly by the devices that a plan uses. 0: not known.
+  double host_bandwidth = 0;
   int nics = 0;
   double nic_bandwidth = 0;  // per NIC, one way
   double nic_latency = 0;    // s, end to end between two nodes under one switch

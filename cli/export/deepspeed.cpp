@@ -115,6 +115,20 @@ void write_recompute(Writer& w) {
   if (t.recompute_stop) w.cannot("parallel.recompute_stop", "a checkpointed layer is recomputed as a whole");
 }
 
+void write_offload(Writer& w) {
+  if (!w.from.parallel().offload_activations) return;
+  w.set("activation_checkpointing.cpu_checkpointing", true);
+  if (w.from.train().recompute != Recompute::full)
+    w.cannot("the host holds what checkpointing keeps, the inputs of layers");
+}
+
+void write_optimizer_offload(Writer& w) {
+  if (!w.from.parallel().offload_optimizer) return;
+  w.set("zero_optimization.offload_optimizer.device", "cpu");
+  w.set("zero_optimization.offload_optimizer.pin_memory", true);
+  if (w.from.parallel().zero == 0) w.cannot("only sharded optimizer states are offloaded");
+}
+
 void write_precision(Writer& w) {
   const Precision precision = w.from.train().precision;
   if (precision == Precision::fp16) {
@@ -282,6 +296,14 @@ std::vector<Row> make_rows() {
        {},
        "the model's code decides",
        write_recompute},
+      {{"parallel.offload_activations"},
+       {"activation_checkpointing.cpu_checkpointing"},
+       "without recompute full",
+       write_offload},
+      {{"parallel.offload_optimizer"},
+       {"zero_optimization.offload_optimizer.device", "zero_optimization.offload_optimizer.pin_memory"},
+       "without ZeRO",
+       write_optimizer_offload},
       {{"parallel.mesh_order"},
        {},
        "other orders than pp,dp,tp",

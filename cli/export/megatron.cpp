@@ -188,6 +188,13 @@ void write_recompute(Writer& w) {
   if (t.recompute_stop) w.cannot("parallel.recompute_stop", "a layer is recomputed as a whole");
 }
 
+void write_offload(Writer& w) {
+  if (!w.from.parallel().offload_activations) return;
+  w.set("--cpu-offloading-num-layers", w.from.model().layers - 1);
+  if (w.from.parallel().pp > 1) w.cannot("activations are offloaded only without pipelines");
+  if (w.from.recomputes()) w.cannot("activations are offloaded only without recomputation");
+}
+
 void write_overlap(Writer& w) {
   const planner::Hints& h = w.from.parallel();
   if (!w.from.replicated()) return;
@@ -458,6 +465,10 @@ std::vector<Row> make_rows() {
        {"--recompute-granularity", "--recompute-modules", "--recompute-method", "--recompute-num-layers"},
        "ops; other numbers of layers on each stage; what the other layers do; an early stop",
        write_recompute},
+      {{"parallel.offload_activations"},
+       {"--cpu-offloading-num-layers"},
+       "with pipelines or recomputation",
+       write_offload},
       {{"parallel.attention"},
        {"--attention-backend"},
        "",
@@ -490,9 +501,10 @@ std::vector<Row> make_rows() {
        {"--accumulate-allreduce-grads-in-fp32", "--grad-reduce-in-bf16"},
        "half-but-tables; a reduction in another type than the sums",
        write_gradients},
-      {{"train.moments"},
-       {"--use-precision-aware-optimizer", "--exp-avg-dtype", "--exp-avg-sq-dtype"},
-       "bf16 without ZeRO, in fp32, with other optimizers than adam",
+      {{"train.moments", "parallel.offload_optimizer"},
+       {"--use-precision-aware-optimizer", "--exp-avg-dtype", "--exp-avg-sq-dtype", "--optimizer-cpu-offload",
+        "--optimizer-offload-fraction", "--overlap-cpu-optimizer-d2h-h2d"},
+       "bf16, and offload, without ZeRO, in fp32, with other optimizers than adam",
        [](Writer& w) { write_moments(w, argument, "bf16"); }},
       {{"train.fused_loss", "train.logits"},
        {"--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl", "--fp16-lm-cross-entropy"},

@@ -51,14 +51,28 @@ void write_comm_type(Writer& w, const std::string& name) {
            "op by op, what moves fewer bytes is chosen here; a2a is written for all layers");
 }
 
-// The optimizer that keeps them refuses all else (megatron/core/optimizer/optimizer_config.py).
+// The optimizer that does either refuses all else (megatron/core/optimizer/optimizer_config.py,
+// megatron/training/arguments.py).
 void write_moments(Writer& w, std::string (*name)(const std::string&), const Json& bf16) {
-  if (!w.from.half_moments()) return;
-  if (w.from.train().optimizer != ir::Optimizer::adam || !w.from.sharded() || !w.from.mixed())
-    return w.cannot("moments of 16 bits need adam, the distributed optimizer and 16-bit precision");
+  const bool half = w.from.half_moments(), on_host = w.from.parallel().offload_optimizer;
+  if (!half && !on_host) return;
+  if (w.from.train().optimizer != ir::Optimizer::adam || !w.from.sharded() || !w.from.mixed()) {
+    if (half) w.cannot("moments of 16 bits need adam, the distributed optimizer and 16-bit precision");
+    if (on_host)
+      w.cannot("parallel.offload_optimizer",
+               "offload needs adam, the distributed optimizer and 16-bit precision");
+    return;
+  }
   w.set(name("use_precision_aware_optimizer"), true);
-  w.set(name("exp_avg_dtype"), bf16);
-  w.set(name("exp_avg_sq_dtype"), bf16);
+  if (half) {
+    w.set(name("exp_avg_dtype"), bf16);
+    w.set(name("exp_avg_sq_dtype"), bf16);
+  }
+  if (on_host) {
+    w.set(name("optimizer_cpu_offload"), true);
+    w.set(name("optimizer_offload_fraction"), 1.0);
+    w.set(name("overlap_cpu_optimizer_d2h_h2d"), true);
+  }
 }
 
 std::vector<Row> with_megatron_core(std::vector<Row> rows) {

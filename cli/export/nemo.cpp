@@ -116,6 +116,15 @@ void write_recompute(Writer& w) {
   if (t.recompute_stop) w.cannot("parallel.recompute_stop", "a layer is recomputed as a whole");
 }
 
+void write_offload(Writer& w) {
+  if (!w.from.parallel().offload_activations) return;
+  w.set("GPTConfig.cpu_offloading", true);
+  w.set("GPTConfig.cpu_offloading_num_layers", w.from.model().layers - 1);
+  w.set("GPTConfig.cpu_offloading_weights", false);
+  if (w.from.parallel().pp > 1) w.cannot("activations are offloaded only without pipelines");
+  if (w.from.recomputes()) w.cannot("activations are offloaded only without recomputation");
+}
+
 void write_overlap(Writer& w) {
   const planner::Hints& h = w.from.parallel();
   if (!w.from.replicated()) return;
@@ -386,6 +395,11 @@ std::vector<Row> make_rows() {
         "GPTConfig.recompute_num_layers"},
        "ops; other numbers of layers on each stage; what the other layers do; an early stop",
        write_recompute},
+      {{"parallel.offload_activations"},
+       {"GPTConfig.cpu_offloading", "GPTConfig.cpu_offloading_num_layers",
+        "GPTConfig.cpu_offloading_weights"},
+       "with pipelines or recomputation",
+       write_offload},
       {{"parallel.attention"},
        {"GPTConfig.attention_backend"},
        "",
@@ -434,10 +448,11 @@ std::vector<Row> make_rows() {
        {"MegatronMixedPrecision.grad_reduce_in_fp32"},
        "half-but-tables; a reduction in another type than the sums",
        write_gradients},
-      {{"train.moments"},
+      {{"train.moments", "parallel.offload_optimizer"},
        {"OptimizerConfig.use_precision_aware_optimizer", "OptimizerConfig.exp_avg_dtype",
-        "OptimizerConfig.exp_avg_sq_dtype"},
-       "bf16 without ZeRO, in fp32, with other optimizers than adam",
+        "OptimizerConfig.exp_avg_sq_dtype", "OptimizerConfig.optimizer_cpu_offload",
+        "OptimizerConfig.optimizer_offload_fraction", "OptimizerConfig.overlap_cpu_optimizer_d2h_h2d"},
+       "bf16, and offload, without ZeRO, in fp32, with other optimizers than adam",
        [](Writer& w) {
          write_moments(
              w, [](const std::string& field) { return "OptimizerConfig." + field; },

@@ -377,6 +377,19 @@ std::vector<Row> make_rows() {
        {"activation_checkpoint.mode", "activation_checkpoint.selective_ac_option"},
        "selective; numbers of layers; full without recompute_stop",
        write_recompute},
+      {{"parallel.offload_activations"},
+       {},
+       "true",
+       [](Writer& w) {
+         if (w.from.parallel().offload_activations) w.cannot("activations stay on the device");
+       }},
+      {{"parallel.offload_optimizer"},
+       {},
+       "true",
+       [](Writer& w) {
+         if (w.from.parallel().offload_optimizer)
+           w.cannot("parameters and gradients would be offloaded too (training.enable_cpu_offload)");
+       }},
       {{"parallel.attention"},
        {},
        "unfused",

@@ -8,6 +8,7 @@
 #include "ir/derived_name.h"
 #include "ir/ops/updates.h"
 #include "ir/parameter_kinds.h"
+#include "ir/plan_roles.h"
 #include "planner/arena.h"
 #include "planner/estimate/phase_walks.h"
 #include "planner/holdings.h"
@@ -18,7 +19,8 @@ namespace boxcar::search {
 namespace {
 
 bool is_kernel(const ir::Program& program, const ir::Actor& actor) {
-  return at(program.queues, actor.queue).kind == ir::QueueKind::compute && actor.comm < 0;
+  const bool on_device = at(program.queues, actor.queue).kind == ir::QueueKind::compute;
+  return (on_device && actor.comm < 0) || runs_on_host(program, actor);
 }
 
 void add_elements(const ir::Program& program, const Experts& experts, StageCost& cost) {
@@ -36,9 +38,9 @@ void add_elements(const ir::Program& program, const Experts& experts, StageCost&
   }
 }
 
-// Time of kernels on the compute queue for which `asked` holds. A kernel over empty tensors waits equally
-// long for its launch, and then takes as long as the program's fastest kernel. An op that only changes a
-// shape takes no time. `alone`: times if launched in time.
+// Time of kernels on the compute queue, or on the host, for which `asked` holds. A kernel over empty tensors
+// waits equally long for its launch, and then takes as long as the program's fastest kernel. An op that only
+// changes a shape takes no time. `alone`: times if launched in time.
 template <typename F>
 StateTime state_time(const ir::Program& program, const std::vector<double>& seconds,
                      const std::vector<double>& alone, const F& asked) {
@@ -126,11 +128,10 @@ void add_bytes(const ir::Program& program, const std::vector<bool>& read_elsewhe
       at(cost.bytes, reg.memory) += all;
       continue;
     }
-    const ir::ActorKind made = at(program.actors, reg.producer).kind;
     const ir::PhaseKind made_in = kind_of(reg.producer);
     const bool from_forward = made_in == ir::PhaseKind::forward && for_backward[r];
     const bool kept = from_forward || (made_in == ir::PhaseKind::backward && for_weight[r]);
-    const bool comes = made == ir::ActorKind::pull || made == ir::ActorKind::copy;
+    const bool comes = ir::arrives_ahead(at(program.actors, reg.producer));
     double& keeps = !from_forward              ? cost.to_weight
                     : splits && !for_weight[r] ? cost.to_backward
                                                : at(cost.bytes, ir::MemoryKind::activations);

@@ -111,6 +111,9 @@ class Emitter {
       case TaskKind::gather:
         boxes_.emit(task);
         break;
+      case TaskKind::copy:
+        emit_copy(task);
+        break;
       case TaskKind::load:
         emit_load(task);
         break;
@@ -165,7 +168,7 @@ class Emitter {
     actor.kind = ActorKind::kernel;
     actor.op = op.type;
     actor.attrs = local_attrs_.of(op, stage_.layout(task.ops[0]));
-    actor.queue = builder_.queue("compute");
+    actor.queue = queue_of(task);
     actor.phase = task.phase;
     actor.layer = stage_.layer(task.ops[0]);
     registers_.add_inputs(actor, task.reads);
@@ -177,6 +180,12 @@ class Emitter {
         builder_.set_every(reg, stage_.in.pipeline.micro_batches);
   }
 
+  // The queue of a kernel.
+  int queue_of(const Task& task) {
+    const bool on_host = any_of(task.writes, [&](ValueId v) { return value(v).on_host; });
+    return builder_.queue(on_host ? "update" : "compute");
+  }
+
   void emit_update_all(const Task& task) {
     const ir::Op& first = stage_.op(task.ops[0]);
     ir::Actor actor;
@@ -184,7 +193,7 @@ class Emitter {
     actor.name = names_.unique(alone ? first.name : first.type + "_all");
     if (alone) actor.layer = stage_.layer(task.ops[0]);
     actor.op = first.type + "_all";
-    actor.queue = builder_.queue("compute");
+    actor.queue = queue_of(task);
     actor.phase = task.phase;
     registers_.add_inputs(actor, task.reads);
     registers_.add_outputs(actor, task.writes);
@@ -194,6 +203,24 @@ class Emitter {
     if (!task.casts.empty()) attrs["to"] = stage_.op(task.casts[0]).attrs.at("to");
     if (!task.copies.empty()) attrs["to"] = ir::to_text(stage_.tensor(value(task.copies[0]).t).type.dtype);
     actor.attrs = ir::complete(ir::op(actor.op), attrs);
+    builder_.add_actor(std::move(actor));
+  }
+
+  void emit_copy(const Task& task) {
+    ir::Actor actor;
+    actor.name = names_.unique(task.label.name);
+    actor.kind = ActorKind::copy;
+    actor.op = "copy";
+    actor.queue = builder_.queue(value(task.writes[0]).on_host ? "offload" : "fetch");
+    actor.phase = task.phase;
+    actor.layer = task.label.layer;
+    registers_.add_inputs(actor, task.reads);
+    for (ir::Input& input : actor.inputs) input.view = {};
+    for (size_t i = 0; i < task.reads.size(); ++i) {
+      const int source = registers_.held(task.reads[i]).reg;
+      actor.comm_bytes += slot_bytes(at(program().registers, source));
+      actor.outputs.push_back(registers_.copy_to(task.writes[i], source));
+    }
     builder_.add_actor(std::move(actor));
   }
 

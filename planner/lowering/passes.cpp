@@ -6,6 +6,8 @@
 
 #include "planner/lowering/boxing.h"
 #include "planner/lowering/gradients.h"
+#include "planner/lowering/host_updates.h"
+#include "planner/lowering/offload.h"
 #include "planner/lowering/order.h"
 #include "planner/lowering/overlap.h"
 #include "planner/lowering/states.h"
@@ -24,6 +26,8 @@ constexpr Pass passes[] = {{"shard_states", shard_states, check_states},
                            {"order_ops", order_ops, check_order},
                            {"reduce_gradients", reduce_gradients, check_gradients},
                            {"insert_boxing", insert_boxing, check_boxing},
+                           {"offload", offload, check_offload},
+                           {"update_on_host", update_on_host, check_host_updates},
                            {"overlap", overlap, check_overlap}};
 
 }  // namespace

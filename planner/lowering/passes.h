@@ -5,6 +5,8 @@
 //   order_ops         ops in program order, for each micro-batch and once per step
 //   reduce_gradients  when gradients are reduced, and in which buckets
 //   insert_boxing     the value that each reader reads; boxes, loads and pulls for them
+//   offload           activations that lie on the host between passes
+//   update_on_host    states that lie on the host, and are updated there
 //   overlap           tasks that wait for kernels that they do not read
 //   emit              actors and registers
 //

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "sbp/at.h"
 
@@ -59,6 +60,8 @@ void Registers::set(ValueId v, int reg, int ready) {
 
 int Registers::make_for(ValueId v) {
   set(v, make(value(v).t, value(v).layout, value(v).suffix));
+  ir::Register& made = at(builder_.program.registers, held(v).reg);
+  if (value(v).on_host) made.host_bytes = std::exchange(made.bytes, 0);
   return held(v).reg;
 }
 
@@ -76,6 +79,18 @@ int Registers::make(TensorId t, const NdSbp& layout, const std::string& suffix) 
 int Registers::make_control(const std::string& actor) {
   return builder_.add_register(names_.unique(actor + ".done"), {{}, ir::DType::int8},
                                ir::MemoryKind::workspace, 0);
+}
+
+int Registers::copy_to(ValueId v, int source) {
+  if (held(v).reg >= 0) return held(v).reg;
+  const ir::Register from = at(builder_.program.registers, source);
+  const int reg = builder_.add_register(names_.unique(stage_.tensor(value(v).t).name + value(v).suffix),
+                                        from.type, from.memory, slot_bytes(from));
+  ir::Register& made = at(builder_.program.registers, reg);
+  made.over = from.over;
+  if (value(v).on_host) made.host_bytes = std::exchange(made.bytes, 0);
+  set(v, reg);
+  return reg;
 }
 
 ir::TensorType Registers::local_type(TensorId t, const NdSbp& layout) {

@@ -51,6 +51,8 @@ class Registers {
   int make_for(ValueId v);
   int make(ir::TensorId t, const sbp::NdSbp& layout, const std::string& suffix);
   int make_control(const std::string& actor);
+  // The register for a copy of what `source` holds. A new one has as many bytes.
+  int copy_to(ValueId v, int source);
   ir::TensorType local_type(ir::TensorId t, const sbp::NdSbp& layout);
 
   void add_inputs(ir::Actor& actor, const std::vector<ValueId>& values) const;

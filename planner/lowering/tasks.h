@@ -33,6 +33,7 @@ struct Value {
   int scope = -1;           // the phase that may read it, -1: all
   ValueId over = -1;        // shares the register of this value: overwrites it, or is another view of it
   std::string suffix = {};  // of its register's name, if it has its own register
+  bool on_host = false;     // lies in memory of the host
 };
 
 // A tensor that changes its layout.
@@ -56,6 +57,7 @@ enum class TaskKind : uint8_t {
   ahead,       // requests a forward value that a later op reads again; gone after insert_boxing
   box,         // buckets to other layouts
   gather,      // a box of all parameters of a layer, for one pass
+  copy,        // values to memory of the host, or back
   load,        // an input or a constant
   pull,        // of another stage
   tied,        // the sum of a tied parameter's gradients between stages

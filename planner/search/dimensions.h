@@ -82,6 +82,7 @@ struct Dimension {
 
   const std::string& name_in_file() const { return name.empty() ? key : name; }
   bool is_number() const { return std::holds_alternative<int planner::Hints::*>(field); }
+  bool is_switch() const { return std::holds_alternative<bool planner::Hints::*>(field); }
   bool has_levels() const { return least == 0; }
 };
 

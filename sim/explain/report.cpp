@@ -122,11 +122,12 @@ std::map<std::string, double> comm_bytes(const ir::Plan& plan) {
   return total;
 }
 
-// The largest sum of needs over the devices of one node.
+// The largest sum of needs over the devices of one node, whose memory is also the host's.
 int64_t node_peak(const ir::Plan& plan, int gpus, const std::vector<planner::MemoryUse>& memory) {
   std::map<int, int64_t> nodes;
   for (const planner::MemoryUse& use : memory)
-    for (int device : at(plan.classes, use.cls).devices) nodes[device / gpus] += use.total;
+    for (int device : at(plan.classes, use.cls).devices)
+      nodes[device / gpus] += use.total + at(plan.programs, at(plan.classes, use.cls).program).host_bytes;
   int64_t most = 0;
   for (const auto& [node, bytes] : nodes) most = std::max(most, bytes);
   return most;
@@ -148,6 +149,7 @@ Report memory_report(const ir::Plan& plan, const backends::Cluster& cluster,
     explain::StageReport& stage = r.stages.emplace_back();
     stage.name = program.name;
     stage.stage = program.stage;
+    stage.host_bytes = program.host_bytes;
   }
   for (const planner::MemoryUse& use : memory) {
     const ir::RankClass& cls = at(plan.classes, use.cls);

@@ -25,6 +25,7 @@ struct StageReport {
   double busy_seconds = 0, bubble_fraction = 0, exposed_comm_seconds = 0;
   int64_t held_bytes = 0;  // most bytes that registers held at once when it was simulated
   int64_t kept_bytes = 0;  // the most activations that forward passes leave to backward passes
+  int64_t host_bytes = 0;  // memory of the host for a device's registers there
   // Times of its slowest device, which bind the step if stragglers make devices differ.
   double most_busy_seconds = 0, most_busy_exposed_seconds = 0;
   int stage = -1;  // of the pipeline; -1: the program of no stage

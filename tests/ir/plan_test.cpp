@@ -95,6 +95,36 @@ TEST(PlanText, ReadsBack) {
 
 TEST(PlanText, OneForm) { EXPECT_EQ(to_text(parse_plan(pair_text)), pair_text); }
 
+TEST(PlanText, RegistersInMemoryOfTheHostReadBack) {
+  const std::string text = R"(plan copies
+devices 1
+micro_batches 3
+class 0: p
+
+program p
+  arena 512
+  host_memory 1536
+  phases F
+  schedule F[0-2]
+  queue compute: compute
+  queue offload: copy_out
+  %y: float32[4, 16] x1 activations bytes 512 @0
+  %y.host: float32[4, 16] x3 activations host 512 @0
+  y test() {seconds=1.0} -> %y on compute in F
+  out copy copy(%y) -> %y.host on offload in F bytes 512
+)";
+  const Plan plan = parse_plan(text);
+  check(plan);
+  check_types(plan);
+  EXPECT_EQ(to_text(plan), text);
+  const Program& p = plan.programs[0];
+  EXPECT_EQ(p.host_bytes, 1536);
+  EXPECT_EQ(p.registers[1].host_bytes, 512);
+  EXPECT_EQ(p.registers[1].bytes, 0);
+  EXPECT_FALSE(is_control(p.registers[1]));
+  EXPECT_EQ(register_bytes(p), 512 + 3 * 512);
+}
+
 TEST(PlanText, RandomPlansReadBack) {
   for (unsigned seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -328,7 +358,8 @@ Plan sound() {
   plan.programs[0].registers[3].every = 8;
   Program& first = plan.programs[0];
   Actor copy = plan.programs[1].actors[2];
-  first.registers.push_back({"s", {}, 4, 1, 0, 1, 4, MemoryKind::gradients, -1});
+  Register& sum = first.registers.emplace_back();
+  sum.name = "s", sum.bytes = 4, sum.producer = 4, sum.memory = MemoryKind::gradients;
   copy.outputs = {4};
   first.actors.push_back(copy);
   return plan;

@@ -101,6 +101,35 @@ TEST(PlanTypes, KernelsMakeTheirResults) {
       "p: load: load reads float32[4, 8] and writes float32[4, 6], expected one result and no operands");
 }
 
+TEST(PlanTypes, OnlyCopiesUseMemoryOfTheHost) {
+  const std::string copies =
+      with("  load copy load() -> %x on net in F\n", R"(  %h: float32[4, 6] x1 activations host 96
+  %z: float32[4, 6] x1 activations
+  load copy load() -> %x on net in F
+  out copy copy(%x) -> %h on net in F
+  in copy copy(%h) -> %z on net in F
+)");
+  const auto refused = [&](std::string_view from, std::string_view to) {
+    std::string text = copies;
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return refusal(text.replace(at, from.size(), to));
+  };
+  EXPECT_EQ(refusal(copies), "no error");
+  EXPECT_EQ(refused("mm matmul(%x", "mm matmul(%h"), "p: mm: cannot read %h, which lies in host memory");
+  EXPECT_EQ(refused("all_reduce(%y)", "all_reduce(%h)"), "p: ar: cannot read %h, which lies in host memory");
+  EXPECT_EQ(refused("%y: float32[4, 8] x1 activations", "%y: float32[4, 8] x1 activations host 128"),
+            "p: %y: lies in host memory, where mm cannot write");
+  EXPECT_EQ(refused("copy(%h) -> %z", "copy(%h, %x) -> %z"),
+            "p: in: copy has 2 operands and 1 results, expected as many");
+  EXPECT_EQ(refused("%z: float32[4, 6]", "%z: float32[6, 4]"),
+            "p: in: copies %h, float32[4, 6] in 96 bytes to %z, float32[6, 4] in 96 bytes");
+  EXPECT_EQ(refused("host 96", "host 90"),
+            "p: out: copies %x, float32[4, 6] in 96 bytes to %h, float32[4, 6] in 90 bytes");
+  EXPECT_EQ(refused("queue compute: compute", "queue compute: host"),
+            "p: mm: runs on the host and cannot read %x, which lies on the device");
+}
+
 TEST(PlanTypes, AttributesFitOnEveryRank) {
   EXPECT_EQ(
       refusal("ends_step_tp=[0, 3]", "ends_step_tp=[0, 2]"),

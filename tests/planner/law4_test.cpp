@@ -418,6 +418,7 @@ Job random_job(std::mt19937& r) {
       job.train.recompute_layers.push_back(pick(r, {0, 1, 2}));
   job.train.precision = pick(r, {ir::Precision::fp16, ir::Precision::fp32});
   h.gather_keys = pick(r, {false, true});
+  h.offload_activations = pick(r, {false, true}), h.offload_optimizer = pick(r, {false, true});
   h.grad_reduction = pick(r, {Reduction::sums, Reduction::sums, Reduction::float32, Reduction::half});
   job.train.gradients =
       pick(r, {ir::Gradients::float32, ir::Gradients::half, ir::Gradients::half_but_tables});
@@ -434,13 +435,15 @@ void try_random_jobs(unsigned seed, int count) {
     SCOPED_TRACE(fmt::format(
         "seed {} job {}: {} experts {} dp {} tp {} pp {} cp {} ep {} v {} {} head {} zero {} sp {} sg {} mb "
         "{} gb {} "
-        "flash {} gk {} recompute {} layers {} others {} precision {} order {} {} reduction {} gradients {}",
+        "flash {} gk {} offload {} {} recompute {} layers {} others {} precision {} order {} {} reduction {} "
+        "gradients {}",
         seed, i, job.model.family(), job.model->experts, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages,
         to_text(h.schedule), h.defer_head_grad, h.zero, h.sequence_parallel, h.scatter_gather, h.micro_batch,
-        job.global_batch, job.train.flash, h.gather_keys, static_cast<int>(job.train.recompute),
-        fmt::join(job.train.recompute_layers, ","), static_cast<int>(job.train.recompute_others),
-        static_cast<int>(job.train.precision), to_text(h.mesh_order), fmt::join(h.stage_order, ","),
-        static_cast<int>(h.grad_reduction), static_cast<int>(job.train.gradients)));
+        job.global_batch, job.train.flash, h.gather_keys, h.offload_activations, h.offload_optimizer,
+        static_cast<int>(job.train.recompute), fmt::join(job.train.recompute_layers, ","),
+        static_cast<int>(job.train.recompute_others), static_cast<int>(job.train.precision),
+        to_text(h.mesh_order), fmt::join(h.stage_order, ","), static_cast<int>(h.grad_reduction),
+        static_cast<int>(job.train.gradients)));
     ASSERT_NO_THROW(expect_law_4(job));
     if (testing::Test::HasFatalFailure() || testing::Test::HasNonfatalFailure()) return;
   }

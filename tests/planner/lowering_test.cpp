@@ -5,6 +5,8 @@
 #include "planner/laid_out.h"
 #include "planner/lowering/boxing.h"
 #include "planner/lowering/gradients.h"
+#include "planner/lowering/host_updates.h"
+#include "planner/lowering/offload.h"
 #include "planner/lowering/order.h"
 #include "planner/lowering/overlap.h"
 #include "planner/lowering/states.h"
@@ -43,7 +45,8 @@ class Lowered {
                comms_,
                routes_},
         stage(input_, 0, all(laid_.mesh), "stage0") {
-    const auto run = {shard_states, order_ops, reduce_gradients, insert_boxing, overlap};
+    const auto run = {shard_states, order_ops,      reduce_gradients, insert_boxing,
+                      offload,      update_on_host, overlap};
     for (int p = 0; p < passes; ++p) run.begin()[p](stage, tasks);
   }
 
@@ -131,7 +134,7 @@ TEST(Lowering, ShardedStatesAreWholeAfterTheUpdateOrInEachPass) {
 TEST(Lowering, TensorsGatheredInAForwardPassAreGatheredAgainInItsBackwardPass) {
   Job job = small_job(1, 2, 1);
   job.parallel.sequence_parallel = true;
-  const Lowered lowered(job, 5);
+  const Lowered lowered(job, 7);
   const Phases& phases = lowered.stage.phases;
   for (const int phase : {phases.forward(0), phases.backward(0)})
     EXPECT_THAT(lowered.boxed(TaskKind::box, phase), testing::Contains("h0.ln2 S(1) -> B")) << phase;
@@ -153,7 +156,7 @@ TEST(Lowering, AGatherWaitsForTheFirstReaderOfTheOneBefore) {
   for (const bool ahead : {true, false}) {
     Job job = zero_job(3);
     job.parallel.overlap_param = ahead;
-    const Lowered lowered(job, 5);
+    const Lowered lowered(job, 7);
     int gathers = 0, waiting = 0, held = 0;
     for (const Task& task : lowered.tasks.passes) {
       if (task.kind != TaskKind::gather) continue;
@@ -168,10 +171,16 @@ TEST(Lowering, AGatherWaitsForTheFirstReaderOfTheOneBefore) {
 }
 
 TEST(Lowering, ChecksPassAfterEveryPass) {
-  const auto checks = {check_states, check_order, check_gradients, check_boxing, check_overlap};
+  const auto checks = {check_states,  check_order,        check_gradients, check_boxing,
+                       check_offload, check_host_updates, check_overlap};
   for (const int zero : {0, 1, 2, 3})
-    for (int pass = 1; pass <= 5; ++pass)
-      EXPECT_EQ(message(checks.begin()[pass - 1], Lowered(zero_job(zero), pass)), "") << zero << " " << pass;
+    for (int pass = 1; pass <= 7; ++pass)
+      for (const bool offloads : {false, true}) {
+        Job job = zero_job(zero);
+        job.model->layers = 3, job.train.precision = ir::Precision::fp16;
+        job.parallel.offload_activations = job.parallel.offload_optimizer = offloads;
+        EXPECT_EQ(message(checks.begin()[pass - 1], Lowered(job, pass)), "") << zero << " " << pass;
+      }
 }
 
 TEST(Lowering, AStateThatIsNotDeclaredIsFound) {
@@ -229,12 +238,105 @@ TEST(Lowering, AValueThatIsReadWronglyIsFound) {
 }
 
 TEST(Lowering, ATaskThatWaitsForALaterOneIsFound) {
-  Lowered lowered(zero_job(3), 5);
+  Lowered lowered(zero_job(3), 7);
   lowered.tasks.passes.front().after.push_back(1000);
   EXPECT_THAT(message(check_overlap, lowered), testing::HasSubstr("which is not in front of it"));
-  Lowered held(zero_job(3), 5);
+  Lowered held(zero_job(3), 7);
   held.tasks.passes[held.find("h0.ln1")].hold = Hold::first_step;
   EXPECT_THAT(message(check_overlap, held), testing::HasSubstr("held back that moves nothing"));
+}
+
+Job offloading_job() {
+  Job job = small_job(1, 1, 1, 3, 2);
+  job.parallel.offload_activations = true;
+  return job;
+}
+
+// The picture of offload.h: "h0.offload" and the layer of the kernel that waits for it, "h0.fetch" and that
+// of the kernel for which it waits.
+TEST(Lowering, ALayersActivationsAreOnTheHostWhileOthersRun) {
+  const Lowered lowered(offloading_job(), 7);
+  std::map<TaskId, std::string> layer_of, copies;
+  std::vector<std::string> seen;
+  const auto layer = [&](const Task& task) {
+    return fmt::format("{}", lowered.stage.op(task.ops.back()).layer);
+  };
+  for (const Task& task : lowered.tasks.passes) {
+    if (task.kind == TaskKind::kernel && task.id >= 0) layer_of[task.id] = layer(task);
+    for (const TaskId id : task.after)
+      if (task.kind == TaskKind::kernel && copies.contains(id))
+        seen.push_back(fmt::format("{} before the end of {}", copies[id], layer(task)));
+    if (task.kind != TaskKind::copy) continue;
+    if (lowered.stage.phases.is_forward(task.phase))
+      copies[task.id] = task.label.name;
+    else
+      seen.push_back(fmt::format("{} after the begin of {}", task.label.name, layer_of.at(task.after.at(0))));
+  }
+  EXPECT_THAT(seen,
+              testing::ElementsAre("embedding.offload before the end of 0", "h0.offload before the end of 1",
+                                   "h1.offload before the end of 2", "h2.offload before the end of 3",
+                                   "h2.fetch after the begin of 3", "h1.fetch after the begin of 2",
+                                   "h0.fetch after the begin of 1", "embedding.fetch after the begin of 0"));
+}
+
+TEST(Lowering, AValueOnTheHostThatAKernelReadsIsFound) {
+  Lowered lowered(offloading_job(), 5);
+  const auto copy = std::find_if(lowered.tasks.passes.begin(), lowered.tasks.passes.end(),
+                                 [](const Task& task) { return task.kind == TaskKind::copy; });
+  ASSERT_NE(copy, lowered.tasks.passes.end());
+  lowered.tasks.passes.back().reads.push_back(copy->writes[0]);
+  EXPECT_THAT(message(check_offload, lowered), testing::HasSubstr("is read on the host"));
+  Lowered gone(offloading_job(), 5);
+  std::erase_if(gone.tasks.passes, [&](const Task& task) {
+    return task.kind == TaskKind::copy && gone.stage.phases.is_forward(task.phase);
+  });
+  EXPECT_THAT(message(check_offload, gone), testing::HasSubstr("is fetched before it is on the host"));
+}
+
+// The picture of host_updates.h.
+TEST(Lowering, TheHostUpdatesWhatTheDeviceDoesNotRead) {
+  const auto updates = [](ir::Precision precision, ir::Optimizer optimizer) {
+    Job job = zero_job(1);
+    job.train.precision = precision, job.train.optimizer = optimizer;
+    job.parallel.offload_optimizer = true, job.train.clip_norm = 0;
+    const Lowered lowered(job, 7);
+    std::string text;
+    for (const Task& task : lowered.tasks.updates) {
+      const bool of_fc1 =
+          task.kind == TaskKind::copy
+              ? task.label.name.starts_with("h0.mlp.fc1.weight")
+              : !task.ops.empty() && lowered.stage.op(task.ops[0]).name.starts_with("h0.mlp.fc1.weight");
+      if (!of_fc1) continue;
+      const bool host = at(lowered.tasks.values, task.writes[0]).on_host;
+      if (task.kind == TaskKind::copy)
+        text += host ? "offload " : "fetch ";
+      else
+        text += lowered.stage.op(task.ops[0]).type + (host ? " on the host " : " on the device ");
+      for (ValueId v : task.kind == TaskKind::copy ? task.reads : std::vector<ValueId>())
+        text += lowered.name(at(lowered.tasks.values, v).t) + " ";
+    }
+    return text;
+  };
+  EXPECT_EQ(
+      updates(ir::Precision::bf16, ir::Optimizer::adam),
+      "offload h0.mlp.fc1.weight.grad.sum adam on the host cast on the host fetch h0.mlp.fc1.weight.half ");
+  EXPECT_EQ(updates(ir::Precision::fp32, ir::Optimizer::adam), "adam on the device ");
+  EXPECT_EQ(updates(ir::Precision::bf16, ir::Optimizer::lamb),
+            "lamb_norms on the device lamb on the device ");
+}
+
+TEST(Lowering, ATaskOnTheHostAndTheDeviceIsFound) {
+  Job job = zero_job(1);
+  job.train.precision = ir::Precision::bf16, job.parallel.offload_optimizer = true;
+  Lowered lowered(job, 6);
+  EXPECT_EQ(message(check_host_updates, lowered), "");
+  const auto update =
+      std::find_if(lowered.tasks.updates.begin(), lowered.tasks.updates.end(), [&](const Task& task) {
+        return task.kind == TaskKind::kernel && at(lowered.tasks.values, task.writes[0]).on_host;
+      });
+  ASSERT_NE(update, lowered.tasks.updates.end());
+  at(lowered.tasks.values, update->reads[0]).on_host = false;
+  EXPECT_THAT(message(check_host_updates, lowered), testing::HasSubstr("is on the host, and other operands"));
 }
 
 }  // namespace

@@ -54,6 +54,9 @@ const Case cases[] = {
        j.parallel.dp = j.parallel.tp = j.parallel.pp = 2, j.model->layers = 2, j.model->tied = true;
        j.model->vocab = 10, j.model->pad_vocab_to = 1, j.parallel.zero = 1;
      }},
+    {"offloaded", [](Job& j) { j.model->layers = 3, j.parallel.offload_activations = true; }},
+    {"updated_on_host",
+     [](Job& j) { j.train.precision = ir::Precision::bf16, j.parallel.offload_optimizer = true; }},
     {"unet", [](Job& j) { j.model = ir::models::ConvNet{"unet", 3, 2, 1, 4, 3}, j.parallel.pp = 2; }},
 };
 

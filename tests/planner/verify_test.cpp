@@ -318,6 +318,34 @@ TEST(Verify, RefusesPlantedOverlapsInMemory) {
             "p: the workspace (bytes 3600 to 4111) lies outside the arena of 4096 bytes");
 }
 
+TEST(Verify, RefusesOverlapsInMemoryOfTheHost) {
+  constexpr const char* plan = R"(plan copies
+devices 1
+micro_batches 4
+class 0: p
+
+program p
+  arena 100
+  host_memory 600
+  phases F
+  schedule F[0-3]
+  queue compute: compute
+  queue offload: copy_out
+  %x: int8[100] x1 activations @0
+  %a: int8[100] x3 activations host 100 @0
+  %b: int8[100] x3 activations host 100 @300
+  make test() {seconds=1.0} -> %x on compute in F
+  out copy copy(%x, %x) -> %a, %b on offload in F
+)";
+  EXPECT_EQ(refusal(plan), "");
+  EXPECT_EQ(refusal(plan, 100), "");  // of the device
+  EXPECT_EQ(refusal(replaced(plan, "host 100 @300", "host 100 @299")),
+            "p: %a and %b share memory of the host");
+  EXPECT_EQ(refusal(replaced(plan, "host 100 @0", "host 100 @200")), "p: %a and %b share memory of the host");
+  EXPECT_EQ(refusal(replaced(plan, "host_memory 600", "host_memory 599")),
+            "p: %b (bytes 300 to 599) lies outside the 599 bytes of host memory");
+}
+
 TEST(Verify, RefusesWorkspaceOnTwoQueues) {
   EXPECT_EQ(refusal(replaced(overlap, "in F over tp bytes 256", "in F over tp bytes 256 workspace 8")),
             "p: b: needs workspace on compute, and ar on net: acts that share it are on one queue");

@@ -104,6 +104,8 @@ std::vector<Dimension> make_dimensions() {
       {"parallel.defer_head_grad", {"0", "1", "3"}},
       {"parallel.gather_logits", no_yes},
       {"parallel.gather_keys", no_yes},
+      {"parallel.offload_activations", no_yes},
+      {"parallel.offload_optimizer", no_yes},
       {"parallel.fsdp_group", {"", "2"}},
       {"parallel.mesh_order", {"pp,dp,cp,tp", "dp,pp,tp,cp", "cp,tp,dp,pp", "tp,cp,pp,dp"}},
       {"parallel.stage_order", {"", "turned", "reversed"}},

@@ -52,6 +52,7 @@ COMMANDS = {
     "simulate.json": [
         (0, ["simulate", *JOB, "--tp=2", "--pp=2", "--zero=1", "--stack=torchtitan"]),
         (0, ["simulate", *JOB, "--what-if=bandwidth.link=2x", "--jitter=0.05", "--runs=2"]),
+        (0, ["simulate", *JOB, "--offload-optimizer"]),
         (0, ["simulate", *SIZES, "--cluster=local", "--device=host.yaml", "--gpus=2", "--global-batch=4"]),
         (0, ["simulate", *SIZES, "--cluster=dgx-1-v100-16g", "--gpus=2", "--global-batch=4"]),
         (0, ["simulate", "--plan=a.txt", "--straggler=rank=0,slowdown=1.5"]),

@@ -143,7 +143,7 @@ inline ProgramBuilder gpt_stage(const GptShape& shape, int stage) {
     if (k + 1 < steps) {
       forward_out.push_back(p.output(kernel, kept, 1024));
     } else {
-      p.reg(0) = {"forward.out", {}, 1024, kept, 0, 1, kernel};
+      p.reg(0) = {.name = "forward.out", .type = {}, .bytes = 1024, .count = kept, .producer = kernel};
       p.act(kernel).outputs.push_back(0);
       forward_out.push_back(0);
     }
@@ -173,7 +173,7 @@ inline ProgramBuilder gpt_stage(const GptShape& shape, int stage) {
       p.link(gradient, update, 1, 1024);
     }
   }
-  p.reg(1) = {"backward.out", {}, 1024, 2, 0, 1, last};
+  p.reg(1) = {.name = "backward.out", .type = {}, .bytes = 1024, .count = 2, .producer = last};
   p.act(last).outputs.push_back(1);
   return p;
 }

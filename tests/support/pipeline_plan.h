@@ -53,8 +53,13 @@ class PipelinePlan {
   ir::Program& program() { return plan_.programs.back(); }
 
   int reg(const std::string& name, ir::MemoryKind memory, int count = 1, int initial = 0, int every = 1) {
-    program().registers.push_back(
-        {name, {{1024, 1024}, ir::DType::float16}, 2097152, count, initial, every, -1, memory, -1});
+    program().registers.push_back({.name = name,
+                                   .type = {{1024, 1024}, ir::DType::float16},
+                                   .bytes = 2097152,
+                                   .count = count,
+                                   .initial = initial,
+                                   .every = every,
+                                   .memory = memory});
     return static_cast<int>(program().registers.size()) - 1;
   }
 

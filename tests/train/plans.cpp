@@ -117,6 +117,26 @@ const TransformerRow transformers[] = {
      [](Job& j) { j.parallel.tp = j.parallel.pp = 2, j.train.recompute = ir::Recompute::full; }},
     {"recompute_selective", "gpt", 0.1, 1,
      [](Job& j) { j.parallel.tp = 2, j.train.recompute = ir::Recompute::selective; }},
+    {"offloaded", "gpt", 0.1, 2,
+     [](Job& j) {
+       j.model->layers = 4, j.parallel.dp = j.parallel.tp = 2, j.parallel.offload_activations = true;
+       j.parallel.sequence_parallel = true;
+     }},
+    {"offloaded_zero3", "llama", 0, 3,
+     [](Job& j) {
+       j.model->layers = 3, j.parallel.dp = 2, j.parallel.zero = 3, j.train.flash = true;
+       j.parallel.offload_activations = true;
+     }},
+    {"offloaded_interleaved_recompute", "gpt", 0.1, 4,
+     [](Job& j) {
+       j.model->layers = 10, j.parallel.pp = j.parallel.virtual_stages = 2;
+       j.train.recompute = ir::Recompute::full, j.parallel.offload_activations = true;
+     }},
+    {"offloaded_zb_h1", "llama", 0, 4,
+     [](Job& j) {
+       j.model->layers = 6, j.parallel.pp = 2, j.parallel.schedule = planner::Schedule::zb_h1;
+       j.train.recompute = ir::Recompute::selective, j.parallel.offload_activations = true;
+     }},
     {"recompute_one_layer", "llama", 0, 2,
      [](Job& j) {
        j.parallel.dp = 2, j.train.recompute = ir::Recompute::full, j.train.recompute_layers = {1};
@@ -276,6 +296,23 @@ const NetRow nets[] = {
 const NarrowRow narrow[] = {
     {ir::Precision::bf16,
      {"bf16_dp2_zero1", "gpt", 0.1, 1, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 1; }}},
+    {ir::Precision::bf16,
+     {"bf16_updated_on_host", "gpt", 0.1, 2,
+      [](Job& j) {
+        j.parallel.offload_optimizer = true, j.parallel.dp = j.parallel.tp = j.parallel.zero = 2;
+      }}},
+    {ir::Precision::bf16,
+     {"bf16_updated_on_host_zero3_fused", "llama", 0, 1,
+      [](Job& j) {
+        j.parallel.fused_optimizer = j.parallel.offload_optimizer = true;
+        j.parallel.dp = 2, j.parallel.zero = 3;
+      }}},
+    {ir::Precision::fp16,
+     {"fp16_updated_on_host", "llama", 0, 2,
+      [](Job& j) {
+        j.parallel.offload_optimizer = j.parallel.offload_activations = true, j.model->layers = 3;
+        j.parallel.dp = 2, j.parallel.zero = 1;
+      }}},
     {ir::Precision::bf16,
      {"bf16_sp2", "llama", 0.1, 2, [](Job& j) { j.parallel.tp = 2, j.parallel.sequence_parallel = true; }}},
     {ir::Precision::bf16,

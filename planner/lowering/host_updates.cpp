@@ -1,0 +1,152 @@
+#include "planner/lowering/host_updates.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/ops/updates.h"
+#include "planner/lowering/values.h"
+#include "sbp/at.h"
+#include "sbp/error.h"
+
+namespace boxcar::planner {
+
+namespace {
+
+class HostUpdater {
+ public:
+  HostUpdater(const Stage& stage, StageTasks& tasks) : stage_(stage), tasks_(tasks) {}
+
+  void run() {
+    find_readers();
+    std::vector<bool> moves(tasks_.updates.size());
+    for (size_t u = 0; u < moves.size(); ++u) moves[u] = is_update(tasks_.updates[u]) && may_move(u);
+    for (size_t u = 0; u < moves.size(); ++u)
+      if (moves[u])
+        for (ValueId v : states_of(tasks_.updates[u])) at(tasks_.values, v).on_host = true;
+    for (Value& value : tasks_.values)
+      if (value.over >= 0 && at(tasks_.values, value_root(tasks_, value.over)).on_host) value.on_host = true;
+    for (Task& task : std::exchange(tasks_.updates, {})) move(std::move(task));
+  }
+
+ private:
+  // The optimizer's ops, if no norm of a state steers them.
+  bool is_update(const Task& task) const {
+    if (task.kind != TaskKind::kernel && task.kind != TaskKind::update_all) return false;
+    const ir::Op& op = stage_.op(task.ops[0]);
+    const auto updates = ir::updates_of(op.type, op.attrs);
+    return updates && !updates->has_norms;
+  }
+
+  bool is_cast(const Task& task) const {
+    return task.kind == TaskKind::kernel && stage_.op(task.ops[0]).is(ir::OpKind::cast);
+  }
+
+  // Declared values that an update reads: w, and moments.
+  std::vector<ValueId> states_of(const Task& task) const {
+    std::vector<ValueId> states;
+    for (ValueId v : task.reads)
+      if (const ValueId state = value_root(tasks_, v); state < tasks_.declared) states.push_back(state);
+    return states;
+  }
+
+  void find_readers() {
+    const auto note = [&](const Task& task, size_t place) {
+      each_read(task, [&](ValueId v) { readers_[value_root(tasks_, v)].insert(place); });
+    };
+    for (const auto* part : {&tasks_.passes, &tasks_.reductions})
+      for (const Task& task : *part) note(task, elsewhere);
+    for (size_t u = 0; u < tasks_.updates.size(); ++u) note(tasks_.updates[u], u);
+  }
+
+  // Whether nothing but the update itself and casts read its states.
+  bool may_move(size_t u) const {
+    for (ValueId state : states_of(tasks_.updates[u]))
+      for (size_t reader : readers_.at(state))
+        if (reader != u && (reader == elsewhere || !is_cast(tasks_.updates[reader]))) return false;
+    return true;
+  }
+
+  bool on_host(ValueId v) const { return at(tasks_.values, v).on_host; }
+
+  void move(Task task) {
+    const bool kernel = task.kind == TaskKind::kernel || task.kind == TaskKind::update_all;
+    if (!kernel ||
+        !std::any_of(task.reads.begin(), task.reads.end(), [&](ValueId v) { return on_host(v); })) {
+      tasks_.updates.push_back(std::move(task));
+      return;
+    }
+    Task out = copy_task(task, "offload"), in = copy_task(task, "fetch");
+    for (ValueId& v : task.reads) {
+      if (on_host(v)) continue;
+      const auto [copied, made] = copied_.try_emplace(v, -1);
+      if (made) {
+        copied->second = copy_of(v);
+        out.reads.push_back(v), out.writes.push_back(copied->second);
+      }
+      v = copied->second;
+    }
+    for (ValueId& v : task.writes) {
+      if (on_host(v)) continue;
+      const ValueId made = copy_of(v);
+      in.reads.push_back(made), in.writes.push_back(v);
+      v = made;
+    }
+    if (!out.reads.empty()) tasks_.updates.push_back(std::move(out));
+    tasks_.updates.push_back(std::move(task));
+    if (!in.reads.empty()) tasks_.updates.push_back(std::move(in));
+  }
+
+  ValueId copy_of(ValueId v) {
+    Value copy = at(tasks_.values, v);
+    copy.over = -1, copy.on_host = true, copy.suffix += ".host";
+    tasks_.values.push_back(std::move(copy));
+    return static_cast<ValueId>(tasks_.values.size()) - 1;
+  }
+
+  Task copy_task(const Task& of, const char* verb) const {
+    Task task{TaskKind::copy, of.phase};
+    const ir::Op& op = stage_.op(of.ops[0]);
+    task.label.name = fmt::format("{}.{}", of.ops.size() == 1 ? op.name : op.type + "_all", verb);
+    task.label.layer = of.ops.size() == 1 ? stage_.layer(of.ops[0]) : -1;
+    return task;
+  }
+
+  static constexpr size_t elsewhere = static_cast<size_t>(-1);
+
+  const Stage& stage_;
+  StageTasks& tasks_;
+  std::map<ValueId, std::set<size_t>> readers_;  // by value that has a register: tasks of the update
+  std::map<ValueId, ValueId> copied_;
+};
+
+}  // namespace
+
+void update_on_host(const Stage& stage, StageTasks& tasks) {
+  if (stage.in.hints.offload_optimizer) HostUpdater(stage, tasks).run();
+}
+
+void check_host_updates(const Stage& stage, const StageTasks& tasks) {
+  for (const auto* part : tasks.parts())
+    for (const Task& task : *part) {
+      if (task.kind == TaskKind::copy || task.kind == TaskKind::keep) continue;
+      std::optional<bool> host;
+      const auto same = [&](ValueId v) {
+        const bool there = at(tasks.values, v).on_host;
+        if (host.value_or(there) != there)
+          throw Error::fault(fmt::format("{}: {}", stage.name, stage.tensor(at(tasks.values, v).t).name),
+                             "is on the host, and other operands of its task are not");
+        host = there;
+      };
+      each_read(task, same);
+      each_write(task, same);
+    }
+}
+
+}  // namespace boxcar::planner
