@@ -276,6 +276,7 @@ TEST(Describe, Table) {
   peak          float32 19.5, tf32 156, float16 312, bfloat16 312 TFLOP/s
   in a node     nvswitch, 300 GB/s per GPU one way, 0.6 us
   to the host   31 GB/s per GPU one way
+  host memory   409.6 GB/s, shared by the GPUs of a node
   host          50 us to launch an op
   between nodes 8 x 200 Gbit/s per node, 2.7 us
   fabric        leaf-spine, 20 nodes per leaf, 1:1, 0.6 us per hop

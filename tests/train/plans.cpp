@@ -310,7 +310,7 @@ const NarrowRow narrow[] = {
     {ir::Precision::fp16,
      {"fp16_updated_on_host", "llama", 0, 2,
       [](Job& j) {
-        j.parallel.offload_optimizer = j.parallel.offload_activations = true, j.model->layers = 3;
+        j.parallel.offload_optimizer = j.parallel.offload_activations = true;
         j.parallel.dp = 2, j.parallel.zero = 1;
       }}},
     {ir::Precision::bf16,
