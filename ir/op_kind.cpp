@@ -18,6 +18,7 @@ constexpr Row kinds[] = {
     {"add", OpKind::add},
     {"sum", OpKind::sum},
     {"accumulate", OpKind::accumulate},
+    {"accumulate_statistics", OpKind::accumulate},
     {"matmul", OpKind::product},
     {"matmul_bias", OpKind::product_with_epilogue},
     {"matmul_add", OpKind::product_with_epilogue},

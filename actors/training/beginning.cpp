@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -70,11 +71,13 @@ void need_no_table(const ir::models::GraphModel& model, const KeyName& name) {
                          fmt::format("is missing; %{} is a table that is not trained", parameter.name));
 }
 
-// Adapters that the file lacks begin anew.
-host::GlobalTensors read_beginning(const std::string& path, const TrainingJob& prepared, int64_t seed) {
-  host::GlobalTensors read = host::read_weights(path, prepared.model);
-  const ir::models::Transformer* model = prepared.model.transformer();
-  if (model && model->lora_rank > 0) read.merge(drawn(prepared.places, prepared.model, seed));
+// Adds adapters and running averages that a file lacks, as they begin. A file has all other weights.
+host::GlobalTensors completed(host::GlobalTensors read, const TrainingJob& prepared, int64_t seed) {
+  const auto lacks = [&](const planner::Place& place) {
+    return is_state(place) && place.holding == planner::Holding::weight && !read.contains(place.tensor);
+  };
+  if (std::ranges::any_of(prepared.places.places, lacks))
+    read.merge(drawn(prepared.places, prepared.model, seed));
   return read;
 }
 
@@ -86,10 +89,11 @@ Beginning beginning(const TrainRun& run, const TrainingJob& prepared, const std:
   if (run.resume) {
     if (auto found = host::read_checkpoint(run.checkpoint_dir, prepared.model)) {
       check_resumed(found->state, prepared.job->global_batch, state, name);
-      return {std::move(found->state), std::move(found->tensors)};
+      return {std::move(found->state), completed(std::move(found->tensors), prepared, run.seed)};
     }
   }
-  if (!run.init_from.empty()) return {state, read_beginning(run.init_from, prepared, run.seed)};
+  if (!run.init_from.empty())
+    return {state, completed(host::read_weights(run.init_from, prepared.model), prepared, run.seed)};
   if (const ir::models::GraphModel* graph = prepared.model.graph()) need_no_table(*graph, name);
   return {state, drawn(prepared.places, prepared.model, run.seed)};
 }

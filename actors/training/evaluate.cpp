@@ -11,16 +11,24 @@
 #include "backends/cpu/cpu_backend.h"
 #include "backends/host/parts.h"
 #include "backends/machines/cluster.h"
+#include "ir/ops/batch_statistics.h"
+#include "ir/passes/use_averages.h"
 #include "planner/planner.h"
 #include "sbp/error.h"
 
 namespace boxcar::training {
+
+using backends::host::GlobalTensors;
+
 namespace {
 
-// The forward pass of a model, entirely on device 0.
-ir::Graph forward(ir::models::Model model, int64_t rows) {
+// The forward pass of a model, entirely on device 0. Without running averages among the weights, batch norm
+// takes a batch's statistics.
+ir::Graph forward(ir::models::Model model, const GlobalTensors& weights, int64_t rows) {
   if (model.transformer()) model->dropout = 0;
   ir::Graph graph = ir::models::build(model, rows);
+  if (std::ranges::any_of(weights, [](const auto& entry) { return ir::is_running_average(entry.first); }))
+    graph = ir::use_running_averages(std::move(graph));
   graph.placements.push_back({{1}, {0}});
   for (ir::Op& op : graph.ops) op.placement = 0;
   return graph;
@@ -35,11 +43,11 @@ std::set<std::string> inputs_of(const ir::Graph& graph) {
 
 }  // namespace
 
-double evaluate(const ir::models::Model& model, const backends::host::GlobalTensors& weights,
+double evaluate(const ir::models::Model& model, const GlobalTensors& weights,
                 const backends::host::Samples& samples, int64_t count, int64_t rows) {
   rows = std::gcd(count, rows);
   const int64_t batches = count / rows;
-  const ir::Graph graph = forward(model, rows);
+  const ir::Graph graph = forward(model, weights, rows);
   const std::set<std::string> inputs = inputs_of(graph);
   const ir::Plan plan =
       planner::compile(graph, static_cast<int>(batches), backends::load_cluster("local", 1));

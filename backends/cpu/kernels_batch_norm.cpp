@@ -1,10 +1,14 @@
 // Batch normalisation by channel. The current channels of a batch stay in the cache while they are read for
 // the mean, the variance and the result: one channel at a time if its planes are long, otherwise some whole
 // channels side by side.
+#include <algorithm>
+#include <optional>
+
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/column_sums.h"
 #include "backends/cpu/reference.h"
 #include "ir/images.h"
+#include "ir/ops/batch_statistics.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -53,6 +57,31 @@ void each_group(const Around& x, Visit visit) {
   for (int64_t first = 0; first < x.extent; first += at_once)
     visit(Channels{x.outer, x.extent, x.inner, first, std::min(at_once, x.extent - first)});
 }
+
+// Shares of running averages, if they are asked for: of a channel's mean, and of its sample's variance, which
+// follows from rstd.
+template <class A>
+class Shares {
+ public:
+  Shares(const Call& call, const Around& shape)
+      : share_(ir::attr_float(call.attrs, "share")), eps_(ir::attr_float(call.attrs, "eps")) {
+    if (!ir::gives_shares(call.attrs)) return;
+    mean_.emplace(call, ir::share_of_mean);
+    variance_.emplace(call, ir::share_of_variance);
+    const auto n = static_cast<double>(shape.outer * shape.inner);
+    of_sample_ = n > 1 ? n / (n - 1) : 1;
+  }
+
+  void put(double mean, double rstd, const Operands& operands, int64_t channel) const {
+    if (!mean_) return;
+    mean_->put(share_ * mean, operands, channel);
+    variance_->put(share_ * of_sample_ * std::max(1 / (rstd * rstd) - eps_, 0.0), operands, channel);
+  }
+
+ private:
+  double share_, eps_, of_sample_ = 1;
+  std::optional<Out<A>> mean_, variance_;
+};
 
 // --- one channel at a time
 
@@ -104,7 +133,8 @@ std::unique_ptr<Kernel> norm_planes_grad(const Call& call, const Around& shape) 
   return for_acc(call, [&]<class A>() {
     return kernel([shape, dy = In<A>(call, 0), x = In<A>(call, 1), gamma = In<A>(call, 2),
                    means = In<A>(call, 3), rstds = In<A>(call, 4), dx = Out<A>(call, 0),
-                   dgamma = Out<A>(call, 1), dbeta = Out<A>(call, 2)](const Operands& operands) {
+                   dgamma = Out<A>(call, 1), dbeta = Out<A>(call, 2),
+                   shares = Shares<A>(call, shape)](const Operands& operands) {
       Chunk<A> from_dy, from_x, to;
       const double count = static_cast<double>(std::max<int64_t>(shape.outer * shape.inner, 1));
       for (int64_t channel = 0; channel < shape.extent; ++channel) {
@@ -133,6 +163,7 @@ std::unique_ptr<Kernel> norm_planes_grad(const Call& call, const Around& shape) 
         });
         dgamma.put(dg, operands, channel);
         dbeta.put(db, operands, channel);
+        shares.put(m, r, operands, channel);
       }
     });
   });
@@ -198,7 +229,8 @@ std::unique_ptr<Kernel> make_batch_norm_grad(const Call& call) {
   return for_acc(call, [&]<class A>() {
     return kernel([shape, dy = In<A>(call, 0), x = In<A>(call, 1), gamma = In<A>(call, 2),
                    means = In<A>(call, 3), rstds = In<A>(call, 4), dx = Out<A>(call, 0),
-                   dgamma = Out<A>(call, 1), dbeta = Out<A>(call, 2)](const Operands& operands) {
+                   dgamma = Out<A>(call, 1), dbeta = Out<A>(call, 2),
+                   shares = Shares<A>(call, shape)](const Operands& operands) {
       Chunk<A> from_dy, from_x, to;
       each_group(shape, [&](const Channels& c) {
         const auto number = [&](const In<A>& in) {
@@ -234,9 +266,35 @@ std::unique_ptr<Kernel> make_batch_norm_grad(const Call& call) {
           });
         }
         for (int64_t i = 0; i < c.count; ++i) {
-          dgamma.put(dg[static_cast<size_t>(i)], operands, c.first + i);
-          dbeta.put(db[static_cast<size_t>(i)], operands, c.first + i);
+          const int64_t channel = c.first + i;
+          dgamma.put(dg[static_cast<size_t>(i)], operands, channel);
+          dbeta.put(db[static_cast<size_t>(i)], operands, channel);
+          shares.put(means.element(operands, channel), rstds.element(operands, channel), operands, channel);
         }
+      });
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_running_average(const Call& call) {
+  return for_acc(call, [&]<class A>() {
+    const std::optional<In<A>> finite =
+        call.inputs.size() > 2 ? std::optional<In<A>>(std::in_place, call, 2) : std::nullopt;
+    return kernel([count = call.outputs[0].elements(), finite, average = In<A>(call, 0),
+                   fresh = In<A>(call, 1), next = Out<A>(call, 0),
+                   momentum = ir::attr_float(call.attrs, "momentum")](const Operands& operands) {
+      const bool moves = !finite || finite->element(operands, 0) != 0;
+      const A kept = static_cast<A>(1 - momentum), part = static_cast<A>(momentum);
+      Chunk<A> from, from_fresh, to;
+      for_chunks(count, [&](int64_t at, int64_t n) {
+        const A* old = average.load(operands, at, n, from);
+        if (moves)
+          each(
+              n, [=](A a, A b) { return kept * a + part * b; }, to.at, old,
+              fresh.load(operands, at, n, from_fresh));
+        else
+          std::copy_n(old, n, to.at);
+        next.store(to.at, operands, at, n);
       });
     });
   });
@@ -245,7 +303,9 @@ std::unique_ptr<Kernel> make_batch_norm_grad(const Call& call) {
 }  // namespace
 
 void add_batch_norm_kernels(Factories& table) {
-  table.insert({{"batch_norm", make_batch_norm}, {"batch_norm_grad", make_batch_norm_grad}});
+  table.insert({{"batch_norm", make_batch_norm},
+                {"batch_norm_grad", make_batch_norm_grad},
+                {ir::running_average_op, make_running_average}});
 }
 
 }  // namespace boxcar::backends::cpu

@@ -6,6 +6,7 @@
 
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/fast_math.h"
+#include "ir/ops/batch_statistics.h"
 #include "ir/ops/optimizers.h"
 #include "ir/ops/updates.h"
 
@@ -353,6 +354,7 @@ void add_update_kernels(Factories& table) {
       table[ir::rows_op(Op::row)] = make_update_rows<Op>;
   });
   table.insert({{"accumulate", make_accumulate},
+                {ir::accumulate_statistics_op, make_accumulate},
                 {"square_sum", make_square_sum},
                 {"all_finite", make_all_finite},
                 {"clip_scale", make_clip_scale},

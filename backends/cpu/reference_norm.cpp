@@ -1,9 +1,11 @@
 // Layer, RMS and batch normalisation. All three run over sets of elements that share statistics: rows of the
 // last axis, or everything of one channel.
+#include <algorithm>
 #include <cmath>
 
 #include "backends/cpu/reference_groups.h"
 #include "ir/images.h"
+#include "ir/ops/batch_statistics.h"
 #include "sbp/at.h"
 
 namespace boxcar::backends::cpu {
@@ -85,6 +87,30 @@ void norm_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   }
 }
 
+// The gradient, and shares of the mean and of the sample's variance if they are asked for.
+void batch_norm_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  norm_grad<channels_of>(in, out, attrs);
+  if (!ir::gives_shares(attrs)) return;
+  const double n = channels_of(in[1], attrs).size(), share = ir::attr_float(attrs, "share");
+  const double of_sample = n > 1 ? n / (n - 1) : 1;
+  for (size_t c = 0; c < in[3].data.size(); ++c) {
+    const double variance = 1 / std::pow(in[4].data[c], 2) - ir::attr_float(attrs, "eps");
+    out[3].data[c] = share * in[3].data[c];
+    out[4].data[c] = share * of_sample * std::max(variance, 0.0);
+  }
+}
+
+// One micro-batch: the running sum starts at zero.
+void accumulate_statistics(const Tensors& in, Tensors& out, const ir::Attrs&) { out[0].data = in[0].data; }
+
+void running_average(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  out[0].data = in[0].data;
+  if (in.size() > 2 && in[2].data[0] == 0) return;
+  const double momentum = ir::attr_float(attrs, "momentum");
+  for (size_t i = 0; i < in[0].data.size(); ++i)
+    out[0].data[i] = (1 - momentum) * in[0].data[i] + momentum * in[1].data[i];
+}
+
 void rms_norm(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   const HostTensor &x = in[0], &gamma = in[1];
   const Sets rows = rows_of(x, attrs);
@@ -123,7 +149,9 @@ void add_norm_kernels(KernelTable& table) {
                 {"rms_norm", rms_norm},
                 {"rms_norm_grad", rms_norm_grad},
                 {"batch_norm", norm<channels_of>},
-                {"batch_norm_grad", norm_grad<channels_of>}});
+                {"batch_norm_grad", batch_norm_grad},
+                {ir::accumulate_statistics_op, accumulate_statistics},
+                {ir::running_average_op, running_average}});
 }
 
 }  // namespace boxcar::backends::cpu

@@ -6,6 +6,7 @@
 
 #include "backends/cuda/kernel_table.h"
 #include "ir/images.h"
+#include "ir/ops/batch_statistics.h"
 
 namespace boxcar::backends::cuda {
 namespace {
@@ -124,14 +125,24 @@ std::unique_ptr<Kernel> make_batch_norm(const Call& call, const Place& place) {
   });
 }
 
+// cuDNN gives the gradients alone; a small kernel adds the shares of statistics if they are asked for.
 std::unique_ptr<Kernel> make_batch_norm_grad(const Call& call, const Place& place) {
-  if (const auto plan = fast_norm(call, place)) return planned(call, place, plan);
-  const BatchNorm shape = shape_of(call.inputs[1].shape, call.attrs);
-  return kernel(call, place, 0, [shape, wide = any_float64(call)](const Act& act) {
+  const std::shared_ptr<DnnPlan> plan = fast_norm(call, place);
+  if (plan) place.libraries.takes("cuDNN");
+  BatchNorm shape = shape_of(call.inputs[1].shape, call.attrs);
+  shape.eps = ir::attr_float(call.attrs, "eps"), shape.share = ir::attr_float(call.attrs, "share");
+  const int64_t workspace = plan ? plan->workspace() : 0;
+  return kernel(call, place, workspace, [plan, shape, wide = any_float64(call)](const Act& act) {
     BatchNorm n = shape;
     n.dy = act.in(0), n.x = act.in(1), n.gamma = act.in(2), n.mean = act.in(3), n.rstd = act.in(4);
     n.dx = act.out(0), n.dgamma = act.out(1), n.dbeta = act.out(2);
-    launch_batch_norm_grad(n, wide, act.stream);
+    if (n.share > 0)
+      n.mean_share = act.out(ir::share_of_mean), n.variance_share = act.out(ir::share_of_variance);
+    if (!plan) return launch_batch_norm_grad(n, wide, act.stream);
+    std::vector<const void*> tensors(act.inputs.begin(), act.inputs.end());
+    tensors.insert(tensors.end(), {n.dx.data, n.dgamma.data, n.dbeta.data});
+    plan->run(tensors, act.scratch, act.stream);
+    if (n.share > 0) launch_batch_norm_shares(n, wide, act.stream);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backends/cuda/kernel_table.h"
+#include "ir/ops/batch_statistics.h"
 #include "ir/ops/fused.h"
 #include "ir/ops/pointwise.h"
 #include "sbp/at.h"
@@ -24,6 +25,7 @@ struct Row {
       {#op "_grad", Step::op##_grad, &ir::pointwise::op::row, ir::pointwise::op::row.has_grad_op},
 constexpr Row rows[] = {{"identity", Step::identity},
                         {"accumulate", Step::identity},
+                        {ir::accumulate_statistics_op, Step::identity},
                         {"scale", Step::scale},
                         {"cast", Step::identity},
                         {"dropout", Step::dropout},
@@ -184,6 +186,17 @@ std::unique_ptr<Kernel> make_swiglu(const Call& call, const Place& place) {
 std::unique_ptr<Kernel> make_nll(const Call& call, const Place& place) {
   Program p(call.inputs, call.outputs[0].shape);
   p.add(Step::sub, p.add(Step::add, p.add(Step::log, 1), 0), 2);
+  return one_result(call, place, p, any_float64(call));
+}
+// The third operand, if there is one, says whether the average moves.
+std::unique_ptr<Kernel> make_running_average(const Call& call, const Place& place) {
+  Program p(call.inputs, call.outputs[0].shape);
+  const double momentum = ir::attr_float(call.attrs, "momentum");
+  const ir::DType type = call.outputs[0].dtype;
+  const int kept = p.add("scale", {0}, {{"factor", 1 - momentum}}, type),
+            fresh = p.add("scale", {1}, {{"factor", momentum}}, type);
+  const int next = p.add(Step::add, kept, fresh);
+  if (p.inputs() > 2) p.add(Step::where, 2, next, 0);
   return one_result(call, place, p, any_float64(call));
 }
 // Seven at a time: the sum so far is an operand of the next launch.
@@ -482,6 +495,7 @@ void add_map_kernels(Factories& table) {
                 {"weighed_swiglu_pairs", make_weighed_swiglu_pairs},
                 {"weighed_swiglu_pairs_grad", make_weighed_swiglu_pairs_grad},
                 {"nll", make_nll},
+                {ir::running_average_op, make_running_average},
                 {"sum", make_sum},
                 {"fused", make_fused},
                 {"fused_grad", make_fused_grad}});

@@ -17,6 +17,7 @@
 #include "backends/host/json_file.h"
 #include "backends/host/model_keys.h"
 #include "backends/host/vocabulary.h"
+#include "ir/ops/batch_statistics.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends::host {
@@ -62,7 +63,7 @@ std::pair<GlobalTensors, GlobalTensors> weights_and_moments(const Checkpoint& ch
   const std::map<std::string, ir::TensorType> parameters = parameter_types(checkpoint.model);
   GlobalTensors weights, moments;
   for (const auto& [name, tensor] : checkpoint.tensors) {
-    const bool weight = parameters.count(name) != 0;
+    const bool weight = parameters.count(name) != 0 || ir::is_running_average(name);
     (weight ? weights : moments).emplace(name, tensor);
   }
   for_vocabulary(checkpoint.model, moments, [&](const std::string& weight, StoredTensor& moment) {
@@ -190,20 +191,21 @@ TrainState read_state(const JsonObject& file) {
           file.text("settings")};
 }
 
-// A tensor for each parameter, by its name.
+// A tensor for each parameter, by its name, and any running averages.
 GlobalTensors by_our_names(const Model& model, StoredFile file) {
-  const std::map<std::string, ir::TensorType> parameters = parameter_types(model);
-  for (const auto& [name, type] : parameters) {
-    const auto found = file.tensors.find(name);
-    if (found == file.tensors.end())
-      throw Error::input("", fmt::format("has no tensor {}, a parameter of the model", name));
-    const ir::TensorType& got = found->second.type;
+  std::map<std::string, ir::TensorType> known = parameter_types(model);
+  for (const auto& entry : known)
+    if (!file.tensors.contains(entry.first))
+      throw Error::input("", fmt::format("has no tensor {}, a parameter of the model", entry.first));
+  known.merge(running_average_types(model));
+  for (const auto& [name, tensor] : file.tensors) {
+    const auto found = known.find(name);
+    if (found == known.end())
+      throw Error::input("", fmt::format("has a tensor {}, which is no parameter of the model", name));
+    const ir::TensorType &got = tensor.type, &type = found->second;
     if (got.shape != type.shape || !ir::is_float(got.dtype))
       throw Error::input("", fmt::format("{} is {}, expected {}", name, ir::to_text(got), ir::to_text(type)));
   }
-  for (const auto& entry : file.tensors)
-    if (!parameters.contains(entry.first))
-      throw Error::input("", fmt::format("has a tensor {}, which is no parameter of the model", entry.first));
   return std::move(file.tensors);
 }
 

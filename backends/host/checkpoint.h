@@ -39,7 +39,8 @@ struct TrainState {
 struct Checkpoint {
   ir::models::Model model;
   TrainState state;
-  GlobalTensors tensors;  // weights and moments: every name that is no parameter of the model is a moment
+  // Weights, running averages and moments: every name that is neither of the first two is a moment.
+  GlobalTensors tensors;
 };
 
 // Format of a model's stored weights. gpt2 needs layer norm, learned positions, GELU, biases and a key head
@@ -50,6 +51,8 @@ Architecture architecture_of(const ir::models::Transformer& model);
 
 // The model's parameters by our names, with their types (float32, padded vocabulary).
 std::map<std::string, ir::TensorType> parameter_types(const ir::models::Model& model);
+// Running averages of its batch norms, which model.safetensors has beside the parameters.
+std::map<std::string, ir::TensorType> running_average_types(const ir::models::Model& model);
 
 // Our weights under Hugging Face's names and layouts, and back. gpt2: GPT2LMHeadModel (Conv1D weights are
 // [in, out] as ours; c_attn has q, k, v side by side, ours a q.., k, v group per key head); llama:
@@ -63,8 +66,8 @@ std::map<std::string, ir::TensorType> parameter_types(const ir::models::Model& m
 StoredFile to_hugging_face(const ir::models::Transformer& model, const GlobalTensors& weights);
 GlobalTensors from_hugging_face(const ir::models::Transformer& model, const StoredFile& file);
 // Reads a safetensors file, which its errors name: in Hugging Face's form for a transformer, otherwise with a
-// tensor for each parameter by our names. A model with adapters reads the weights of the model without them
-// too; the result then lacks adapters.
+// tensor for each parameter by our names, and possibly running averages. A model with adapters reads the
+// weights of the model without them too; the result then lacks adapters.
 GlobalTensors read_weights(const std::string& path, const ir::models::Model& model);
 
 // config.json <-> model. Keys that the file lacks (`flash`, vocabulary padding) are off: false, 1. Reading

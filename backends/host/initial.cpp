@@ -9,6 +9,7 @@
 #include "backends/host/fingerprint.h"
 #include "backends/host/parts.h"
 #include "backends/random.h"
+#include "ir/ops/batch_statistics.h"
 
 namespace boxcar::backends::host {
 namespace {
@@ -41,7 +42,8 @@ InitialRule initial_rule(std::string_view tensor, int64_t layers, const ir::Shap
   const size_t dot = tensor.rfind('.');
   const std::string_view kind = tensor.substr(dot + 1), layer = tensor.substr(0, dot);
   if (kind == "bias" || kind == "beta" || kind == "m" || kind == "v") return {};
-  if (kind == "gamma") return {1, 0};
+  if (tensor.ends_with(ir::running_mean)) return {};
+  if (kind == "gamma" || tensor.ends_with(ir::running_variance)) return {1, 0};
   if (kind == "weight" && is_norm(layer)) return {1, 0};
   if (kind == "weight" && shape.size() == 4)
     return {0, std::sqrt(2.0 / static_cast<double>(shape[1] * shape[2] * shape[3]))};

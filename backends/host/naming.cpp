@@ -9,6 +9,7 @@
 
 #include "backends/host/checkpoint.h"
 #include "backends/host/vocabulary.h"
+#include "ir/ops/batch_statistics.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends::host {
@@ -249,6 +250,16 @@ std::map<std::string, ir::TensorType> parameter_types(const ir::models::Model& m
   std::map<std::string, ir::TensorType> types;
   for (const ir::Op& op : graph.ops)
     if (op.type == "parameter") types[graph.tensor(op.outputs[0]).name] = graph.tensor(op.outputs[0]).type;
+  return types;
+}
+
+std::map<std::string, ir::TensorType> running_average_types(const ir::models::Model& model) {
+  const ir::Graph graph = ir::models::build(model, 1);
+  std::map<std::string, ir::TensorType> types;
+  for (const ir::Op& op : graph.ops)
+    if (op.type == "batch_norm")
+      for (const std::string_view ending : {ir::running_mean, ir::running_variance})
+        types[op.name + std::string(ending)] = graph.tensor(op.outputs[1]).type;
   return types;
 }
 

@@ -5,7 +5,14 @@
 // normalises with the statistics of its own part, as published ResNet runs do. It is a different function of
 // the global tensors for every number of devices, so laws 1 and 4 do not cover it. Layout B of mean and rstd
 // then means that each device has its own.
+//
+// With a `share` the gradient also gives what running averages take from this micro-batch: mean and variance
+// times the share, which is 1 over the number of parts of a step's data that have statistics of their own, so
+// that the sum over all parts is the mean of their statistics. The variance is that of a sample, sum (x -
+// mean)^2 / (n - 1), as in PyTorch's running averages. It follows from rstd, which is 1 / sqrt(sum (x -
+// mean)^2 / n + eps). A step has one backward pass for each micro-batch, also if forward passes run again.
 #include "ir/images.h"
+#include "ir/ops/batch_statistics.h"
 #include "ir/ops/nn_rows.h"
 
 namespace boxcar::ir {
@@ -41,7 +48,19 @@ Types infer_grad(const Types& in, const Attrs& attrs) {
   need_channels(op, "gamma", in[2], x, attrs);
   need_channels(op, "mean", in[3], x, attrs);
   need_channels(op, "rstd", in[4], x, attrs);
-  return {x, in[2], in[2]};
+  Types types = {x, in[2], in[2]};
+  if (gives_shares(attrs)) types.insert(types.end(), {in[3], in[4]});
+  return types;
+}
+
+bool splits_batch(const sbp::Signature& of_grad) { return of_grad.inputs[1] == sbp::Sbp::S(0); }
+
+// Each part that has statistics of its own gives its share of their mean.
+Attrs localize_grad(const Types&, const Attrs& attrs, const sbp::Signature& signature, int64_t parts,
+                    int64_t) {
+  Attrs local = attrs;
+  if (splits_batch(signature)) local["share"] = attr_float(attrs, "share") / static_cast<double>(parts);
+  return local;
 }
 
 // `rules`, and the split batch if statistics are declared local.
@@ -51,6 +70,23 @@ ExtraFunction with_local(std::initializer_list<std::string_view> rules, std::str
     std::vector<sbp::Signature> result = rules;
     if (attr_bool(attrs, "local")) result.push_back(split_batch);
     return result;
+  };
+}
+
+// Results beyond the gradients are laid out by channel, or as the parts of a split batch.
+MapFunction with_shares(MapFunction of_gradients) {
+  return [of_gradients = std::move(of_gradients)](const Types& in, const Attrs& attrs) {
+    sbp::IndexMap map = of_gradients(in, attrs);
+    if (gives_shares(attrs)) map.outputs.resize(5, map.outputs[1]);
+    return map;
+  };
+}
+ExtraFunction with_shares(ExtraFunction of_gradients) {
+  return [of_gradients = std::move(of_gradients)](const Types& in, const Attrs& attrs, int64_t parts) {
+    std::vector<sbp::Signature> all = of_gradients(in, attrs, parts);
+    for (sbp::Signature& one : all)
+      if (gives_shares(attrs)) one.outputs.resize(5, splits_batch(one) ? sbp::Sbp::P() : sbp::Sbp::B());
+    return all;
   };
 }
 
@@ -87,16 +123,19 @@ OpDef batch_norm_grad() {
   return {
       .name = "batch_norm_grad",
       .inputs = {"dy", "x", "gamma", "mean", "rstd"},
-      .outputs = {"dx", "dgamma", "dbeta"},
-      .attrs = {{"local", false}, {"channels_last", false}},
+      .outputs = {"dx", "dgamma", "dbeta", "mean_share?", "variance_share?"},
+      .attrs = {{"eps", 1e-5}, {"share", 0.0}, {"local", false}, {"channels_last", false}},
       .infer = infer_grad,
-      .index_map = norm_map("_ c ~, _ c ~, c, c, c -> _ c ~, c, c ; linear 0",
-                            "_ ~ c, _ ~ c, c, c, c -> _ ~ c, c, c ; linear 0"),
-      .extra =
-          with_local({"B, B, P(sum), B, B -> P(sum), B, B"}, "S(0), S(0), B, B, B -> S(0), P(sum), P(sum)"),
+      .index_map = with_shares(
+          norm_map("_ c ~, _ c ~, c, c, c -> _ c ~, c, c", "_ ~ c, _ ~ c, c, c, c -> _ ~ c, c, c")),
+      .extra = with_shares(
+          with_local({"P(sum), B, B, B, B -> P(sum), P(sum), P(sum)", "B, B, P(sum), B, B -> P(sum), B, B"},
+                     "S(0), S(0), B, B, B -> S(0), P(sum), P(sum)")),
       .extra_reason =
-          "dx is linear in gamma, dgamma and dbeta do not depend on it; local statistics are a declared "
-          "variant",
+          "gradients are linear in dy and dx in gamma, which other results do not depend on; local "
+          "statistics "
+          "are a declared variant",
+      .localize = localize_grad,
       .work =
           [](const Types& in, const Types& out, const Attrs&) {
             return Work{0, bytes_of(in) + bytes_of(out) + static_cast<double>(in[0].bytes() + in[1].bytes())};
@@ -106,12 +145,76 @@ OpDef batch_norm_grad() {
         const int64_t b = n() + 1, c = n(), h = n();
         const auto sample = [](Shape x, int64_t channels, const Attrs& attrs) {
           const TensorType image = f32(std::move(x)), scale = f32({channels});
-          return Sample{.inputs = {image, image, scale, scale, scale}, .attrs = attrs};
+          return Sample{.inputs = {image, image, scale, scale, scale},
+                        .attrs = attrs,
+                        .domains = {{}, {}, {}, {}, {0.25, 2, 0.25}}};
         };
-        const Attrs last = {{"channels_last", true}};
-        return {sample({b, c}, c, {}), sample({b, c, h, 2}, c, {}), sample({b, h, 2, c}, c, last),
-                sample({2, h, 2, 8}, 8, last)};
+        const Attrs last = {{"channels_last", true}}, shares = {{"share", 0.5}};
+        return {sample({b, c}, c, {}), sample({b, c, h, 2}, c, shares), sample({b, h, 2, c}, c, last),
+                sample({2, h, 2, 8}, 8, {{"channels_last", true}, {"share", 0.25}})};
       }};
+}
+
+// The two ops below have no time of their own in simulation (Family::none): frameworks keep running averages
+// inside the kernel of batch norm.
+
+// accumulate_statistics(share) -> sum: accumulate, of a result of batch_norm_grad that is no gradient.
+OpDef accumulate_statistics() {
+  return {.name = accumulate_statistics_op,
+          .inputs = {"share"},
+          .outputs = {"sum"},
+          .family = Family::none,
+          .infer =
+              [](const Types& in, const Attrs&) {
+                need_float(accumulate_statistics_op, "share", in[0]);
+                return in;
+              },
+          .index_map =
+              [](const Types& in, const Attrs&) {
+                sbp::IndexMap result;
+                result.inputs = result.outputs = {indices("i", in[0].shape.size())};
+                result.linear = {{0}};
+                return result;
+              },
+          .samples = [](const Extent& n) -> std::vector<Sample> { return {{.inputs = {f32({n()})}}}; },
+          .omitted = {{"adds over micro-batches: a sum of maxima is not the maximum of sums",
+                       [](const sbp::Signature& s) {
+                         return s.inputs[0].is_partial() && s.inputs[0].reduction != sbp::Reduction::sum;
+                       }}}};
+}
+
+// running_average(average, new, finite?) = average + momentum (new - average), once a step. The average stays
+// as it is if gradients are not finite.
+OpDef running_average() {
+  auto infer = [](const Types& in, const Attrs&) -> Types {
+    need_float(running_average_op, "average", in[0]);
+    same_shape(running_average_op, "new", in[1], "average", in[0]);
+    if (in.size() > 2) need_shape(running_average_op, "finite", in[2], {}, "average", in[0]);
+    return {in[0]};
+  };
+  auto map = [](const Types& in, const Attrs&) {
+    sbp::IndexMap result;
+    result.inputs.assign(2, indices("i", in[0].shape.size()));
+    result.outputs = {result.inputs[0]};
+    result.linear = {{0, 1}};
+    result.increasing = {0, 1};
+    result.inputs.resize(in.size());  // the flag
+    return result;
+  };
+  auto samples = [](const Extent& n) -> std::vector<Sample> {
+    const TensorType averages = f32({n()}), flag = {{}, DType::boolean};
+    return {{.inputs = {averages, averages}},
+            {.inputs = {averages, averages, flag}, .domains = {{}, {}, {0, 1, 1}}}};
+  };
+  return {.name = running_average_op,
+          .inputs = {"average", "new", "finite?"},
+          .outputs = {"average"},
+          .attrs = {{"momentum", 0.1}},
+          .family = Family::none,
+          .infer = infer,
+          .index_map = map,
+          .tolerance = 1e-12,
+          .samples = samples};
 }
 
 }  // namespace
@@ -119,6 +222,8 @@ OpDef batch_norm_grad() {
 void add_batch_norm_ops(std::vector<OpDef>& out) {
   out.push_back(batch_norm());
   out.push_back(batch_norm_grad());
+  out.push_back(accumulate_statistics());
+  out.push_back(running_average());
 }
 
 }  // namespace boxcar::ir

@@ -33,6 +33,7 @@ void sparse_tables(Step& step);
 void accumulate(Step& step);
 void clip(Step& step);
 void optimize(Step& step);
+void running_averages(Step& step);
 
 // The "parameter" op of `leaf`, the tensor that the forward phase reads.
 const Op& state_op(const Graph& graph, TensorId leaf);

@@ -30,7 +30,8 @@ constexpr Pass passes[] = {{"double_precision", double_precision},
                            {"sparse_tables", sparse_tables},
                            {"accumulate", accumulate},
                            {"clip", clip},
-                           {"optimize", optimize}};
+                           {"optimize", optimize},
+                           {"running_averages", running_averages}};
 
 void check_names(const std::set<std::string>& off) {
   const std::vector<std::string> known = pass_names();

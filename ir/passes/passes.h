@@ -103,8 +103,8 @@ int recomputed_layers(const TrainOptions& options, size_t stage, int layers);
 //                     of options.gradients
 //   clip              global norm over all gradients, one scale; without it the loss is not scaled either
 //   optimize          update ops: one per parameter; and the cast to 16 bits
-// Any may be switched off by name (options.off). Each is followed by verify(), in release builds by
-// verify_order().
+//   running_averages  states of batch norm, and an update op for each. Any pass may be switched off by name
+// (options.off). Each is followed by verify(), in release builds by verify_order().
 //
 // Result for a parameter w of layer l in fp16 or bf16 (fp32 has neither .half nor its cast):
 //

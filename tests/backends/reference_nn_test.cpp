@@ -87,6 +87,32 @@ TEST(ReferenceNn, Norms) {
   });
 }
 
+TEST(ReferenceNn, RunningAverages) {
+  // The channels above: the sums of squares around the means are 16 and 4, so variances of samples of four
+  // are 16 / 3 and 4 / 3. The share is 3 / 4.
+  const HostTensor x = tensor("float32[2, 2, 2]", {1, 1, 0, 2, 5, 5, 0, 2});
+  const HostTensor none = tensor("float32[2, 2, 2]", Values(8, 0)), gamma = tensor("float32[2]", {1, 3});
+  const HostTensor mean = tensor("float32[2]", {3, 1}), rstd = tensor("float32[2]", {0.5, 1});
+  const HostTensor old = tensor("float32[2]", {1, 2}), fresh = tensor("float32[2]", {3, -2});
+  const Attrs quarter = {{"momentum", 0.25}};
+  expect_values({
+      {"batch_norm_grad",
+       {none, x, gamma, mean, rstd},
+       {{"eps", 0.0}, {"share", 0.75}},
+       {Values(8, 0), {0, 0}, {0, 0}, {2.25, 0.75}, {4, 1}}},
+      // eps counts for no variance: 1 / 0.5^2 - 1 is 3, of a sample of one 3 too
+      {"batch_norm_grad",
+       {tensor("float32[1, 1]", {0}), tensor("float32[1, 1]", {2}), tensor("float32[1]", {1}),
+        tensor("float32[1]", {2}), tensor("float32[1]", {0.5})},
+       {{"eps", 1.0}, {"share", 1.0}},
+       {{0}, {0}, {0}, {2}, {3}}},
+      {"running_average", {old, fresh}, quarter, {{1.5, 1}}},
+      {"running_average", {old, fresh, tensor("boolean[]", {1})}, quarter, {{1.5, 1}}},
+      {"running_average", {old, fresh, tensor("boolean[]", {0})}, quarter, {{1, 2}}},
+      {"accumulate_statistics", {old}, {}, {{1, 2}}},
+  });
+}
+
 TEST(ReferenceNn, EmbeddingReadsZerosOutsideItsPart) {
   const HostTensor table = tensor("float32[2, 2]", {1, 2, 3, 4}), indices = tensor("int64[3]", {5, 4, 7});
   expect_values({

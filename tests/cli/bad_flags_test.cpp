@@ -222,7 +222,7 @@ const JobCase job_cases[] = {
      "--off: no pass is named \"fuse_patern\" (did you mean fuse_patterns?); the passes are "
      "double_precision, fuse_patterns, fuse_elementwise, fuse_loss, mixed_precision, differentiate, "
      "recompute, "
-     "fuse_products, sparse_tables, accumulate, clip, optimize"},
+     "fuse_products, sparse_tables, accumulate, clip, optimize, running_averages"},
     {{"--off=differentiate"},
      "",
      2,

@@ -134,7 +134,8 @@ planner::ResolvedJob alone_of(const Job& job) {
   alone.train.flash = alone.train.epilogues = alone.train.fused_loss = false;
   alone.train.whole_products = alone.train.whole_classes = true;
   alone.train.off = {"fuse_patterns", "fuse_elementwise"};
-  for (const char* pass : {"clip", "mixed_precision", "double_precision", "sparse_tables"})
+  for (const char* pass :
+       {"clip", "mixed_precision", "double_precision", "sparse_tables", "running_averages"})
     if (job.train.off.contains(pass)) alone.train.off.insert(pass);
   return planner::resolve(alone);
 }

@@ -1,4 +1,4 @@
-// torch_dump ops FILE SEED | torch_dump training FOLDER
+// torch_dump ops FILE SEED | torch_dump training FOLDER | torch_dump averages FILE
 #include "dump.h"
 
 #include <cstdio>
@@ -12,8 +12,10 @@ int main(int argc, char** argv) {
       boxcar::tests::dump_ops(argv[2], std::stoull(argv[3]));
     } else if (what == "training" && argc == 3) {
       boxcar::tests::dump_training(argv[2]);
+    } else if (what == "averages" && argc == 3) {
+      boxcar::tests::dump_averages(argv[2]);
     } else {
-      std::fputs("usage: torch_dump ops FILE SEED | torch_dump training FOLDER\n", stderr);
+      std::fputs("usage: torch_dump ops FILE SEED | training FOLDER | averages FILE\n", stderr);
       return 2;
     }
     return 0;

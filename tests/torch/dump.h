@@ -18,4 +18,9 @@ void dump_ops(const std::string& path, uint64_t seed);
 // of ten steps and after the last}. The reference kernels compute losses in float64 from weights in float32.
 void dump_training(const std::string& folder);
 
+// A small ResNet-50 that takes steps of sgd, then validates with its running averages, in float64: a
+// safetensors file with "begin.<name>" and "end.<name>" (parameters and running averages), "images<i>" and
+// "labels<i>" (of step i; the last are for validation). Metadata: "losses", "validated", "lr".
+void dump_averages(const std::string& path);
+
 }  // namespace boxcar::tests

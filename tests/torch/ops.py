@@ -410,6 +410,7 @@ DEFAULTS = {"causal_mask": {"fill": -1e30, "row_offset": 0, "column_offset": 0, 
 # name: f(inputs, attributes, mask of dropout) -> an output or a list of them
 OPS = {
     "accumulate": lambda x, a, m: x[0],
+    "accumulate_statistics": lambda x, a, m: x[0],
     "adagrad": lambda x, a, m: adagrad(x, a),
     "adagrad_all": lambda x, a, m: over_all(adagrad, 3)(x, a),
     "adagrad_rows": lambda x, a, m: over_rows(adagrad)(x, a),
@@ -489,6 +490,7 @@ OPS = {
     "reshape": lambda x, a, m: x[0].reshape(a["shape"]),
     "rms_norm": lambda x, a, m: rms_norm(x, a),
     "rotary": lambda x, a, m: rotary(x[0], a),
+    "running_average": lambda x, a, m: torch.lerp(x[0], x[1], a["momentum"] if len(x) < 3 or x[2] else 0.0),
     "sample_labels": lambda x, a, m: sample_labels(x[0], a),
     "sample_rows": lambda x, a, m: sample_rows(x[0], x[1], a),
     "scale": lambda x, a, m: x[0] * a["factor"],
@@ -523,10 +525,11 @@ OPS = {
 
 # Ops of OPS whose gradients are not compared.
 NO_GRADIENT = {
-    "accumulate", "adagrad", "adagrad_all", "adagrad_rows", "adam", "adam_all", "adam_rows", "all_finite", "clip_scale",
-    "conv2d_weight_grad", "dropout_grad", "embedding_grad", "gather_grad", "lamb", "lamb_all", "lamb_norms", "lars", "lars_all",
-    "lars_norms", "lion", "lion_all", "lion_rows", "matmul_bias_gelu", "matmul_bias_grad", "matmul_dgelu", "momentum",
-    "momentum_all", "momentum_rows", "one_hot", "sample_labels", "sgd", "sgd_all", "sgd_rows", "square_sum", "sum_exp_pick",
+    "accumulate", "accumulate_statistics", "adagrad", "adagrad_all", "adagrad_rows", "adam", "adam_all", "adam_rows",
+    "all_finite", "clip_scale", "conv2d_weight_grad", "dropout_grad", "embedding_grad", "gather_grad", "lamb",
+    "lamb_all", "lamb_norms", "lars", "lars_all", "lars_norms", "lion", "lion_all", "lion_rows", "matmul_bias_gelu",
+    "matmul_bias_grad", "matmul_dgelu", "momentum", "momentum_all", "momentum_rows", "one_hot", "running_average",
+    "sample_labels", "sgd", "sgd_all", "sgd_rows", "square_sum", "sum_exp_pick",
 }  # fmt: skip
 
 

@@ -128,6 +128,23 @@ __global__ void norms(const __grid_constant__ BatchNorm n) {
   }
 }
 
+// Shares of running averages: of a channel's mean, and of its sample's variance, which follows from rstd.
+template <class A>
+__device__ void store_shares(const BatchNorm& n, int64_t channel) {
+  const double count = static_cast<double>(n.batch * n.inner),
+               rstd = static_cast<double>(load<A>(n.rstd, channel));
+  const double variance = 1 / (rstd * rstd) - n.eps, of_sample = count > 1 ? count / (count - 1) : 1;
+  store(n.mean_share, channel, n.share * static_cast<double>(load<A>(n.mean, channel)));
+  store(n.variance_share, channel, n.share * of_sample * (variance > 0 ? variance : 0));
+}
+
+template <class A>
+__global__ void norm_shares(const __grid_constant__ BatchNorm n) {
+  const int64_t step = static_cast<int64_t>(blockDim.x) * gridDim.x;
+  for (int64_t c = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; c < n.channels; c += step)
+    store_shares<A>(n, c);
+}
+
 // With xhat = (x - mean) rstd, over a channel: dgamma = sum(dy xhat), dbeta = sum(dy),
 // dx = gamma rstd (dy - dbeta / n - xhat dgamma / n)
 template <class A>
@@ -150,6 +167,7 @@ __global__ void norm_grads(const __grid_constant__ BatchNorm n) {
     if (threadIdx.x != 0) continue;
     store(n.dgamma, c, dgamma);
     store(n.dbeta, c, dbeta);
+    if (n.share > 0) store_shares<A>(n, c);
   }
 }
 
@@ -175,6 +193,11 @@ void launch_batch_norm(const BatchNorm& n, bool wide, Stream stream) {
 void launch_batch_norm_grad(const BatchNorm& n, bool wide, Stream stream) {
   if (n.channels == 0) return;
   launch(wide ? norm_grads<double> : norm_grads<float>, blocks_for(n.channels, 1), of(stream), n);
+}
+
+void launch_batch_norm_shares(const BatchNorm& n, bool wide, Stream stream) {
+  if (n.channels == 0) return;
+  launch(wide ? norm_shares<double> : norm_shares<float>, blocks_for(n.channels), of(stream), n);
 }
 
 }  // namespace boxcar::backends::cuda

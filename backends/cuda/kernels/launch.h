@@ -246,11 +246,14 @@ void launch_pool_grad(const Pool& pool, void* scratch, bool wide, Stream stream)
 struct BatchNorm {
   Array x, gamma, beta, y, mean, rstd;
   Array dy, dx, dgamma, dbeta;  // of the gradient
+  Array mean_share, variance_share;  // if share > 0
   int64_t batch = 0, channels = 0, inner = 0;
-  double eps = 0;
+  double eps = 0, share = 0;
 };
 void launch_batch_norm(const BatchNorm& norm, bool wide, Stream stream);
 void launch_batch_norm_grad(const BatchNorm& norm, bool wide, Stream stream);
+// Only the shares of statistics, from mean and rstd; launch_batch_norm_grad gives them too.
+void launch_batch_norm_shares(const BatchNorm& norm, bool wide, Stream stream);
 
 // --- mixture of experts
 
