@@ -40,12 +40,19 @@ class Drawer {
     for (const ir::Op& op : graph_.ops)
       for (ir::TensorId t : op.outputs)
         if (op.phase != ir::Phase::update && op.type != "parameter" && op.type != "constant" &&
-            graph_.tensor(t).role != ir::Role::gradient && below(random_, 3) > 0)
+            graph_.tensor(t).role != ir::Role::gradient && !is_own(op, t) && below(random_, 3) > 0)
           pin(t, layout(t));
     return std::move(pins_);
   }
 
  private:
+  // Whether it is a statistic that each device has of its own part (batch_norm, `local`): a copy there has
+  // other values than elsewhere, so no other layout holds them.
+  static bool is_own(const ir::Op& op, ir::TensorId t) {
+    const auto local = op.attrs.find("local");
+    return local != op.attrs.end() && local->second == ir::Attr(true) && t != op.outputs[0];
+  }
+
   NdSbp layout(ir::TensorId t) {
     NdSbp result;
     for (size_t d = 0; d < mesh_.dims(); ++d)
