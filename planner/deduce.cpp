@@ -13,6 +13,7 @@
 #include <unordered_set>
 
 #include "ir/op.h"
+#include "ir/ops/batch_statistics.h"
 #include "ir/ops/optimizers.h"
 #include "planner/key_writer.h"
 #include "planner/reduced_gradients.h"
@@ -324,7 +325,7 @@ Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const s
              const Made& made, const Mesh& mesh) {
   Call call;
   call.op = &op;
-  call.in_place = ir::updates_rows(op.type);
+  call.in_place = ir::updates_rows(op.type) || op.type == ir::running_average_op;
   call.inputs.reserve(op.inputs.size());
   call.made.reserve(op.inputs.size());
   call.current.reserve(op.inputs.size());
