@@ -47,6 +47,21 @@ TEST(SearchCommand, WritesDegreesAsWhatTheyAre) {
   EXPECT_EQ(doc["search"]["ended"], true);
 }
 
+// With a fast link to the host, offloading beats the plans that fit without it.
+TEST(SearchCommand, TriesBothValuesOfASwitchThatIsAny) {
+  const auto best = [](const std::string& offload) {
+    const Output found = run_program({"search", "--model=llama-2-7b", "--cluster=dgx-a100-40g", "--gpus=8",
+                                      "--global-batch=32", "--what-if=bandwidth.pcie=10x", "--simulate=3",
+                                      "--offload-activations=" + offload, "--json"});
+    EXPECT_EQ(found.exit_code, 0) << found.err;
+    return json::parse(found.out)["candidates"][0];
+  };
+  const json device = best("false"), host = best("true"), any = best("any");
+  EXPECT_EQ(any, host);
+  EXPECT_EQ(any["offload_activations"], true);
+  EXPECT_LT(any["step_time_s"], device["step_time_s"]);
+}
+
 // More effort simulates more plans, and leaves a smaller gap.
 TEST(SearchCommand, TakesAnEffort) {
   const auto with = [](const Words& words) { return json::parse(search(words).out); };
