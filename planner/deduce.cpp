@@ -325,7 +325,8 @@ Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const s
              const Made& made, const Mesh& mesh) {
   Call call;
   call.op = &op;
-  call.in_place = ir::updates_rows(op.type) || op.type == ir::running_average_op;
+  call.in_place =
+      ir::updates_rows(op.type) || op.type == ir::running_average_op || op.type == "second_moment";
   call.inputs.reserve(op.inputs.size());
   call.made.reserve(op.inputs.size());
   call.current.reserve(op.inputs.size());

@@ -317,10 +317,22 @@ void pin_gradient(Context& c, ir::TensorId t, const StateLayout& layout) {
     if (c.producer(use).is(ir::OpKind::accumulate)) pin_use(c, c.producer(use), layout);
 }
 
+// The layout of a moment, which may have an extent of 1 where its weight has more.
+StateLayout layout_of_moment(const Context& c, ir::TensorId moment, ir::TensorId weight) {
+  StateLayout layout = state_layout(c, weight);
+  const sbp::Shape &shape = c.graph.tensor(moment).type.shape, &of = c.graph.tensor(weight).type.shape;
+  for (sbp::NdSbp* sbp : {&layout.whole, &layout.sharded})
+    for (Sbp& s : *sbp)
+      if (s.is_split() && at(shape, s.axis) != at(of, s.axis)) s = Sbp::B();
+  return layout;
+}
+
+// The updates of moments come behind that of their weight.
 void pin_updates(Context& c) {
+  ir::TensorId weight = -1;
   for (const ir::Update& update : c.graph.updates) {
-    const ir::Op& op = c.producer(update.next);
-    const StateLayout layout = state_layout(c, op.inputs[0]);
+    if (!ir::is_of_moment(c.graph, update)) weight = update.state;
+    const StateLayout layout = layout_of_moment(c, update.state, weight);
     pin_state(c, update.state, layout, c.sharding.states);
     pin_state(c, update.next, layout, c.sharding.states);
     if (const ir::TensorId gradient = gradient_of(c.graph, update); gradient >= 0)

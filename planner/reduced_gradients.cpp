@@ -147,7 +147,13 @@ ir::TensorId before_reduction(const ir::Graph& graph, ir::TensorId gradient) {
 
 ir::TensorId gradient_of(const ir::Graph& graph, const ir::Update& update) {
   const ir::Op& op = at(graph.ops, graph.tensor(update.next).producer);
-  return ir::is_of_moment(graph, update) || ir::updates_rows(op.type) ? -1 : op.inputs[1];
+  if (ir::is_of_moment(graph, update) || ir::updates_rows(op.type)) return -1;
+  // A direction is made of the gradient by ops that read it first (ir/passes/factored.cpp).
+  ir::TensorId t = op.inputs[1];
+  const auto producer = [&]() -> const ir::Op& { return at(graph.ops, graph.tensor(t).producer); };
+  while (graph.tensor(t).role != ir::Role::gradient && producer().phase == ir::Phase::update)
+    t = producer().inputs.at(0);
+  return t;
 }
 
 }  // namespace boxcar::planner

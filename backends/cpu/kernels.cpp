@@ -24,21 +24,12 @@ Factories build_table() {
 
 void advance(ir::Attrs& attrs, const char* name, int64_t by) { std::get<int64_t>(attrs.at(name)) += by; }
 
-bool counts_steps(std::string_view op) {
-  const auto rows = ir::optimizer_rows();
-  return std::any_of(rows.begin(), rows.end(), [&](const ir::OptimizerRow& row) {
-    return row.counts &&
-           (op == row.name || op == ir::all_op(row) || op == ir::norms_op(row) || op == ir::rows_op(row));
-  });
-}
-
-ir::Attrs advanced(ir::Attrs attrs, std::string_view op, const Moment& moment) {
+ir::Attrs advanced(ir::Attrs attrs, const Moment& moment) {
+  if (attrs.contains("step")) advance(attrs, "step", moment.step);
   if (attrs.contains("micro_batch")) {  // a random op
     advance(attrs, "seed", moment.seed);
-    advance(attrs, "step", moment.step);
     advance(attrs, "micro_batch", moment.micro_batch);
   }
-  if (counts_steps(op)) advance(attrs, "step", moment.step);
   if (moment.learning_rate >= 0 && attrs.contains("lr")) attrs["lr"] = moment.learning_rate;
   return attrs;
 }
@@ -51,12 +42,12 @@ const Factories& fast_kernels() {
 }
 
 ir::Attrs attrs_at(const Call& call, const Moment& moment) {
-  ir::Attrs attrs = advanced(call.attrs, call.op, moment);
+  ir::Attrs attrs = advanced(call.attrs, moment);
   const auto program = attrs.find("program");
   if (program == attrs.end()) return attrs;
   const size_t inputs = call.inputs.size() - (call.op == "fused_grad" ? 1 : 0);
   ir::FusedProgram steps = ir::parse_fused(std::get<std::string>(program->second), inputs);
-  for (ir::FusedStep& step : steps) step.attrs = advanced(step.attrs, step.op, moment);
+  for (ir::FusedStep& step : steps) step.attrs = advanced(step.attrs, moment);
   program->second = ir::to_text(steps);
   return attrs;
 }

@@ -151,8 +151,8 @@ const Factories& fast_kernels();
 std::unique_ptr<Kernel> make_reference_kernel(const Call& call);
 
 // The attributes of a call at a moment. For random ops, and dropout in fused programs, the moment's seed,
-// step and micro-batch are added to the attributes. The step is also added to adam's `step`, which is 1 at
-// first. The moment's learning rate replaces the optimizers' `lr`.
+// step and micro-batch are added to the attributes. The step is also added to the `step` of ops that count
+// steps, which is 1 at first. The moment's learning rate replaces the optimizers' `lr`.
 ir::Attrs attrs_at(const Call& call, const Moment& moment);
 
 }  // namespace boxcar::backends::cpu

@@ -1,6 +1,7 @@
 // Optimizer steps, in place or not, and kernels for clipping, overflow checks and accumulation over
 // micro-batches.
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -292,6 +293,31 @@ std::unique_ptr<Kernel> make_accumulate(const Call& call) {
   });
 }
 
+std::unique_ptr<Kernel> make_second_moment(const Call& call) {
+  return for_acc(call, [&]<class A>() {
+    std::optional<In<A>> finite;
+    if (call.inputs.size() > 2) finite.emplace(call, 2);
+    return kernel([attrs = call.attrs, count = call.outputs[0].elements(), finite, fresh = In<A>(call, 0),
+                   old = In<A>(call, 1), next = Out<A>(call, 0)](const Operands& operands) {
+      const bool moves = !finite || finite->element(operands, 0) != 0;
+      const double new_part = ir::part_of_step(attrs, operands.moment.step);
+      const A part = static_cast<A>(new_part), rest = static_cast<A>(1 - new_part);
+      const A eps = static_cast<A>(ir::attr_float(attrs, "eps"));
+      Chunk<A> from, from_fresh, to;
+      for_chunks(count, [&](int64_t at, int64_t n) {
+        const A* kept = old.load(operands, at, n, from);
+        if (moves)
+          each(
+              n, [=](A a, A b) { return rest * a + part * (b + eps); }, to.at, kept,
+              fresh.load(operands, at, n, from_fresh));
+        else
+          std::copy_n(kept, n, to.at);
+        next.store(to.at, operands, at, n);
+      });
+    });
+  });
+}
+
 std::unique_ptr<Kernel> make_square_sum(const Call& call) {
   return for_acc(call, [&]<class A>() {
     return kernel([count = call.inputs[0].elements(), x = In<A>(call, 0),
@@ -348,13 +374,12 @@ void add_update_kernels(Factories& table) {
   ir::each_optimizer([&]<class Op>() {
     table[Op::row.name] = make_update<Op>;
     table[ir::all_op(Op::row)] = make_update_all;
-    if constexpr (Op::row.has_trust())
-      table[ir::norms_op(Op::row)] = make_norms<Op>;
-    else
-      table[ir::rows_op(Op::row)] = make_update_rows<Op>;
+    if constexpr (Op::row.has_trust()) table[ir::norms_op(Op::row)] = make_norms<Op>;
+    if constexpr (Op::row.takes_rows()) table[ir::rows_op(Op::row)] = make_update_rows<Op>;
   });
   table.insert({{"accumulate", make_accumulate},
                 {ir::accumulate_statistics_op, make_accumulate},
+                {"second_moment", make_second_moment},
                 {"square_sum", make_square_sum},
                 {"all_finite", make_all_finite},
                 {"clip_scale", make_clip_scale},

@@ -104,6 +104,14 @@ void each_tensor(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
     out[updates.copy_at(c)].data = out[updates.output(updates.copies[c], 0)].data;
 }
 
+void second_moment(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  out[0].data = in[1].data;
+  if (in.size() > 2 && in[2].data[0] == 0) return;
+  const double part = ir::part_of_step(attrs, 0), eps = ir::attr_float(attrs, "eps");
+  for (size_t i = 0; i < in[0].data.size(); ++i)
+    out[0].data[i] = (1 - part) * in[1].data[i] + part * (in[0].data[i] + eps);
+}
+
 // One micro-batch: the running sum starts at zero.
 void accumulate(const Tensors& in, Tensors& out, const ir::Attrs&) { out[0].data = in[0].data; }
 
@@ -137,12 +145,11 @@ void add_update_kernels(KernelTable& table) {
   ir::each_optimizer([&]<class Op>() {
     table[Op::row.name] = update<Op>;
     table[ir::all_op(Op::row)] = each_tensor<Op>;
-    if constexpr (Op::row.has_trust())
-      table[ir::norms_op(Op::row)] = norms<Op>;
-    else
-      table[ir::rows_op(Op::row)] = update_rows<Op>;
+    if constexpr (Op::row.has_trust()) table[ir::norms_op(Op::row)] = norms<Op>;
+    if constexpr (Op::row.takes_rows()) table[ir::rows_op(Op::row)] = update_rows<Op>;
   });
   table.insert({{"accumulate", accumulate},
+                {"second_moment", second_moment},
                 {"square_sum", square_sum},
                 {"sum", sum},
                 {"all_finite", all_finite},

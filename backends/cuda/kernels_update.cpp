@@ -133,6 +133,24 @@ std::unique_ptr<Kernel> make_norms(const Call& call, const Place& place) {
                 });
 }
 
+std::unique_ptr<Kernel> make_second_moment(const Call& call, const Place& place) {
+  return kernel(call, place, 0, [attrs = call.attrs, wide = any_float64(call)](const Act& act) {
+    const auto at_step = [attrs](const Moment& moment) { return ir::part_of_step(attrs, moment.step); };
+    SecondMoment m;
+    m.count = act.call.outputs[0].elements();
+    m.fresh = act.in(0), m.old = act.in(1), m.next = act.out(0);
+    if (act.call.inputs.size() > 2) m.finite = act.in(2);
+    m.eps = ir::attr_float(attrs, "eps");
+    m.part = at_step(act.moment);
+    if (act.steps)
+      m.step_part = static_cast<const double*>(act.steps->vary(1, [at_step](const Moment& moment, void* to) {
+        const double now = at_step(moment);
+        std::memcpy(to, &now, sizeof now);
+      }));
+    launch_second_moment(m, wide, act.stream);
+  });
+}
+
 std::unique_ptr<Kernel> make_clip_scale(const Call& call, const Place& place) {
   const double loss_scale = ir::attr_float(call.attrs, "loss_scale"),
                most = ir::attr_float(call.attrs, "max_norm");
@@ -146,11 +164,10 @@ std::unique_ptr<Kernel> make_clip_scale(const Call& call, const Place& place) {
 void add_update_kernels(Factories& table) {
   for (const ir::OptimizerRow& row : ir::optimizer_rows()) {
     table[row.name] = table[ir::all_op(row)] = make_update;
-    if (row.has_trust())
-      table[ir::norms_op(row)] = make_norms;
-    else
-      table[ir::rows_op(row)] = make_update_rows;
+    if (row.has_trust()) table[ir::norms_op(row)] = make_norms;
+    if (row.takes_rows()) table[ir::rows_op(row)] = make_update_rows;
   }
+  table["second_moment"] = make_second_moment;
   table["clip_scale"] = make_clip_scale;
 }
 

@@ -168,7 +168,10 @@ GlobalTensors with_moments(const Model& model, GlobalTensors tensors, const Stor
   if (!model.transformer()) return tensors;
   const std::map<std::string, ir::TensorType> parameters = parameter_types(model);
   for_vocabulary(model, tensors, [&](const std::string& weight, StoredTensor& tensor) {
-    const ir::Shape &padded = parameters.at(weight).shape, real = without_padding(weight, padded, model);
+    ir::Shape padded = parameters.at(weight).shape;
+    for (size_t axis = 0; axis < padded.size(); ++axis)
+      if (tensor.type.shape[axis] == 1) padded[axis] = 1;  // of a factored moment
+    const ir::Shape real = without_padding(weight, padded, model);
     if (padded != real || tensor.type.shape != real) tensor = fitted(fitted(tensor, real), padded);
   });
   return tensors;

@@ -41,7 +41,8 @@ bool is_norm(std::string_view layer) {
 InitialRule initial_rule(std::string_view tensor, int64_t layers, const ir::Shape& shape) {
   const size_t dot = tensor.rfind('.');
   const std::string_view kind = tensor.substr(dot + 1), layer = tensor.substr(0, dot);
-  if (kind == "bias" || kind == "beta" || kind == "m" || kind == "v") return {};
+  for (const std::string_view zero : {"bias", "beta", "m", "v", "r", "c"})
+    if (kind == zero) return {};
   if (tensor.ends_with(ir::running_mean)) return {};
   if (kind == "gamma" || tensor.ends_with(ir::running_variance)) return {1, 0};
   if (kind == "weight" && is_norm(layer)) return {1, 0};

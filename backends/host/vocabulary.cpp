@@ -10,7 +10,9 @@ bool is_vocabulary(std::string_view weight) {
 }
 
 ir::Shape without_padding(std::string_view weight, ir::Shape shape, const ir::models::Model& model) {
-  if (model.transformer() && is_vocabulary(weight)) shape[weight == "head.weight" ? 1 : 0] = model->vocab;
+  if (!model.transformer() || !is_vocabulary(weight)) return shape;
+  int64_t& words = shape[weight == "head.weight" ? 1 : 0];
+  if (words > 1) words = model->vocab;  // a factored moment has an extent of 1 on one axis
   return shape;
 }
 

@@ -322,7 +322,8 @@ std::vector<Row> make_rows() {
         "train.trust_coefficient", "train.weight_decay"},
        {"optimizer.type", "optimizer.params.lr", "optimizer.params.betas", "optimizer.params.eps",
         "optimizer.params.momentum", "optimizer.params.weight_decay", "zero_allow_untested_optimizer"},
-       "lars; lamb's ratio; decay of matrices alone, which the program's groups of parameters are for",
+       "lars and adafactor; lamb's ratio; decay of matrices alone, which the program's groups of parameters "
+       "are for",
        write_optimizer},
       {{"train.moments"},
        {},

@@ -513,7 +513,7 @@ std::vector<Row> make_rows() {
       {{"train.optimizer", "train.momentum", "train.beta1", "train.beta2", "train.eps",
         "train.trust_coefficient"},
        {"--optimizer", "--sgd-momentum", "--adam-beta1", "--adam-beta2", "--adam-eps"},
-       "adagrad, lion, lars and lamb",
+       "adagrad, lion, lars, lamb and adafactor",
        write_optimizer},
       {{"train.learning_rate"}, {"--lr"}, "", [](Writer& w) { w.set("--lr", w.from.train().learning_rate); }},
       {{"train.weight_decay"},

@@ -467,7 +467,7 @@ std::vector<Row> make_rows() {
         "train.trust_coefficient"},
        {"OptimizerConfig.optimizer", "OptimizerConfig.sgd_momentum", "OptimizerConfig.adam_beta1",
         "OptimizerConfig.adam_beta2", "OptimizerConfig.adam_eps"},
-       "adagrad, lion, lars and lamb",
+       "adagrad, lion, lars, lamb and adafactor",
        write_optimizer},
       {{"train.learning_rate"},
        {"OptimizerConfig.lr"},

@@ -32,6 +32,9 @@
 // the parameters excluded from decay, LayerNorm and biases). apex and timm also leave out parameters that do
 // not decay.
 //
+// A factored row (adafactor) keeps moments of other shapes. Other ops make the direction of a step from them
+// (ir/passes/factored.cpp), so the row takes a direction in place of a gradient.
+//
 // Plain C++17 that includes only headers of the same kind, because nvcc reads it too.
 #pragma once
 
@@ -58,6 +61,7 @@ struct OptimizerRow {
   int positive = 0;     // the moment that is never negative, counted from 1; 0: none
   const char* of_vectors = nullptr;  // with a trust ratio: the row that updates vectors,
   int measured_moments = 0;          // and how many moments the ratio depends on
+  bool factored = false;             // takes a direction
   int numbers = 0;
   Number number[most_numbers] = {};
 
@@ -87,6 +91,12 @@ struct OptimizerRow {
     return r.of_vectors = row_of_vectors, r.measured_moments = moments_measured, r;
   }
   constexpr bool has_trust() const { return of_vectors != nullptr; }
+  constexpr OptimizerRow is_factored() const {
+    OptimizerRow r = *this;
+    return r.factored = true, r;
+  }
+  // Whether it can update some rows of a table alone.
+  constexpr bool takes_rows() const { return !has_trust() && !factored; }
   constexpr OptimizerRow with(const char* attr, double by_default) const {
     OptimizerRow r = *this;
     return r.number[r.numbers].name = attr, r.number[r.numbers++].value = by_default, r;
@@ -264,6 +274,17 @@ struct lamb {
   }
 };
 
+// Adafactor (Shazeer and Stern 2018, arXiv:1804.04235) with a given learning rate, without a first moment,
+// and with decoupled weight decay, as transformers' Adafactor(scale_parameter=False, relative_step=False).
+struct adafactor {
+  static constexpr OptimizerRow row =
+      OptimizerRow("adafactor", 0).is_linear().costs(3).at_rate(1e-3).is_factored();
+  static void exact(const Rates<double>& r, double direction, double* s) {
+    s[0] = s[0] - r.lr * (direction + r.decay * s[0]);
+  }
+  BOXCAR_UPDATE(const Rates<A>& r, A direction, A* s) { s[0] = s[0] - r.lr * (direction + r.decay * s[0]); }
+};
+
 #undef BOXCAR_TRUST
 #undef BOXCAR_MEASURED
 #undef BOXCAR_UPDATE
@@ -278,7 +299,8 @@ struct lamb {
   ROW(adagrad)                 \
   ROW(lion)                    \
   ROW(lars)                    \
-  ROW(lamb)
+  ROW(lamb)                    \
+  ROW(adafactor)
 
 #define BOXCAR_NAME(optimizer) optimizer,
 enum class Optimizer : uint8_t { BOXCAR_OPTIMIZERS(BOXCAR_NAME) };

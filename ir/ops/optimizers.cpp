@@ -34,7 +34,7 @@ bool updates_rows(std::string_view op) {
   constexpr std::string_view end = "_rows";
   if (!op.ends_with(end)) return false;
   const OptimizerRow* row = find_optimizer(op.substr(0, op.size() - end.size()));
-  return row && !row->has_trust();
+  return row && row->takes_rows();
 }
 
 bool has_number(const OptimizerRow& row, std::string_view name) {
@@ -52,6 +52,10 @@ UpdateNumbers numbers_of(const OptimizerRow& row, const Attrs& attrs) {
 
 double left_of(const OptimizerRow& row, double number, int64_t step) {
   return row.counts ? 1 - std::pow(number, static_cast<double>(step)) : 1;
+}
+
+double part_of_step(const Attrs& attrs, int64_t steps_before) {
+  return std::pow(static_cast<double>(attr_int(attrs, "step") + steps_before), -attr_float(attrs, "power"));
 }
 
 }  // namespace boxcar::ir

@@ -43,6 +43,10 @@ UpdateNumbers numbers_of(const OptimizerRow& row, const Attrs& attrs);
 // 1 - number^step, or 1 if the row counts no steps.
 double left_of(const OptimizerRow& row, double number, int64_t step);
 
+// Of second_moment: the part of a moment that a step replaces, step^-power; steps are counted from that of
+// the attributes.
+double part_of_step(const Attrs& attrs, int64_t steps_before);
+
 // visit.operator()<Op>() for every row.
 template <class Visit>
 void each_optimizer(Visit visit) {

@@ -296,12 +296,48 @@ void add_accumulate(std::vector<OpDef>& out) {
        .omitted = {{"adds over micro-batches: a sum of maxima is not the maximum of sums", has_extremum}}});
 }
 
+// second_moment(new, old, finite?) = (1 - p) old + p (new + eps) with p = step^-power: of a factored row,
+// from the means of squared gradients. It stays as it is if gradients are not finite.
+void add_second_moment(std::vector<OpDef>& out) {
+  auto infer = [](const Types& in, const Attrs&) -> Types {
+    same_shape("second_moment", "new", in[0], "old", in[1]);
+    if (in.size() > 2 && !in[2].shape.empty()) refuse("second_moment", "finite", in[2], "a scalar");
+    return {in[1]};
+  };
+  auto map = [](const Types& in, const Attrs&) {
+    IndexMap result;
+    result.inputs.assign(2, indices("i", in[0].shape.size()));
+    result.outputs = {result.inputs[0]};
+    result.linear = {{0, 1}};
+    result.increasing = {0, 1};
+    result.inputs.resize(in.size());  // the flag
+    return result;
+  };
+  auto samples = [](const Extent& n) {
+    std::vector<Sample> some = update_samples(2, {{0, 8, 0.5}, {0, 8, 0.5}})(n);
+    some[1].inputs.push_back({{}, DType::boolean});
+    some[1].domains.push_back({0, 1, 1});
+    for (Sample& sample : some) sample.attrs = {{"step", int64_t{3}}};  // the first leaves nothing of `old`
+    return some;
+  };
+  out.push_back({.name = "second_moment",
+                 .inputs = {"new", "old", "finite?"},
+                 .outputs = {"moment"},
+                 .attrs = {{"power", 0.8}, {"eps", 1e-30}, {"step", int64_t{1}}},
+                 .infer = infer,
+                 .index_map = map,
+                 .work = per_element(4),
+                 .tolerance = 1e-12,
+                 .samples = samples});
+}
+
 }  // namespace
 
 void add_update_ops(std::vector<OpDef>& out) {
   add_optimizers(out);
   add_update_all(out);
   add_update_rows(out);
+  add_second_moment(out);
   add_accumulate(out);
   add_norm(out);
   add_sum(out);

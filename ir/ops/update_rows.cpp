@@ -86,7 +86,7 @@ std::vector<Sample> samples_of_rows(const Sample& single, const Extent& n) {
 void add_update_rows(std::vector<OpDef>& out) {
   for (const OpDef& one : std::vector<OpDef>(out.begin(), out.end())) {
     const OptimizerRow* row = find_optimizer(one.name);
-    if (!row || row->has_trust()) continue;
+    if (!row || !row->takes_rows()) continue;
     const auto states = static_cast<size_t>(1 + row->moments);
     std::vector<std::string> inputs = one.inputs;
     inputs.resize(1 + states);

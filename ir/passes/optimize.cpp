@@ -41,10 +41,12 @@ DType moment_type(const TrainOptions& options, DType weight) {
 // A parameter's update in the making.
 struct Pending {
   const OptimizerRow& row;
-  Op like;                         // the parameter's, in the update phase
-  Attrs attrs;                     // of the norms and, with lr, of the update
-  std::vector<TensorId> operands;  // w, g, the moments; then the norms, or the indices of rows
-  std::string type = row.name;     // of the update
+  Op like;                           // the parameter's, in the update phase
+  Attrs attrs;                       // of the norms and, with lr, of the update
+  std::vector<TensorId> operands;    // w, g, the moments; then the norms, or the indices of rows
+  TensorId scale = -1;               // of the gradient; -1: none
+  std::string type = row.name;       // of the update
+  std::vector<Update> moments = {};  // that are updated before, by ops of their own
 };
 
 // Adds the moments, and the norms of a row with a trust ratio.
@@ -53,7 +55,11 @@ Pending prepare(const Step& step, Rewriter& rewrite, const Gradient& gradient, O
   const TensorType type = rewrite.graph().tensor(weight).type;
   const OptimizerRow& row = row_for(step.options, is_vector);
   like.phase = Phase::update;
-  Pending one{row, like, attrs_of(step.options, row, is_vector), {weight, gradient.gradient}};
+  Pending one{row, like, attrs_of(step.options, row, is_vector), {weight, gradient.gradient}, step.scale};
+  if (row.factored) {
+    Direction made = factored_direction(step, rewrite, gradient.gradient, like, is_vector);
+    one.operands[1] = made.direction, one.scale = made.scale, one.moments = std::move(made.moments);
+  }
   for (int i = 0; i < row.moments; ++i) {  // each has the parameter's shape
     const std::string end = i == 0 ? ".m" : ".v";
     one.operands.push_back(rewrite.add_source("parameter", like.name + end,
@@ -83,7 +89,7 @@ void update(const Step& step, Rewriter& rewrite, Pending one) {
   std::vector<std::string> names;
   for (const TensorId t : state) names.push_back(derived_name(graph.tensor(t).name, Derived::next));
   one.attrs["lr"] = step.options.learning_rate;
-  if (step.scale >= 0) one.operands.push_back(step.scale);
+  if (one.scale >= 0) one.operands.push_back(one.scale);
   if (step.finite >= 0) one.operands.push_back(step.finite);
   const auto next =
       rewrite.add({one.type, one.operands, one.attrs, one.like.name + ".update", names}, one.like);
@@ -91,6 +97,7 @@ void update(const Step& step, Rewriter& rewrite, Pending one) {
     graph.tensor(next[i]).role = graph.tensor(state[i]).role;
     graph.updates.push_back({state[i], next[i]});
   }
+  graph.updates.insert(graph.updates.end(), one.moments.begin(), one.moments.end());  // behind their weight's
 }
 
 }  // namespace

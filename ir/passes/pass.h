@@ -35,6 +35,15 @@ void clip(Step& step);
 void optimize(Step& step);
 void running_averages(Step& step);
 
+// Of a factored optimizer: what its update takes in place of a gradient and the factor of all gradients.
+struct Direction {
+  TensorId direction = -1, scale = -1;
+  std::vector<Update> moments;
+};
+// `like`: the parameter's op, in the update phase.
+Direction factored_direction(const Step& step, Rewriter& rewrite, TensorId gradient, const Op& like,
+                             bool is_vector);
+
 // The "parameter" op of `leaf`, the tensor that the forward phase reads.
 const Op& state_op(const Graph& graph, TensorId leaf);
 

@@ -36,6 +36,9 @@ std::string why_not_sparse(const TrainOptions& options) {
   if (row_of(options.optimizer).has_trust())
     return std::string(row_of(options.optimizer).name) +
            " needs the norms of whole tables (use another optimizer, or switch it off)";
+  if (row_of(options.optimizer).factored)
+    return std::string(row_of(options.optimizer).name) +
+           " needs the means of whole tables (use another optimizer, or switch it off)";
   return "";
 }
 

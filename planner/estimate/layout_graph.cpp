@@ -83,9 +83,10 @@ ir::TensorType LayoutGraph::reduced_type(TensorId summed) const {
 void LayoutGraph::find_states() {
   state_of_.assign(graph_.tensors.size(), -1);
   gradient_of_.assign(graph_.tensors.size(), -1);
+  TensorId master = -1;  // the updates of moments come behind that of their weight
   for (const ir::Update& update : graph_.updates) {
     const ir::Op& by = op(tensor(update.next).producer);
-    const TensorId master = by.inputs[0];
+    if (!ir::is_of_moment(graph_, update)) master = update.state;
     if (at(state_of_, master) < 0) {
       at(state_of_, master) = static_cast<int>(all_states_.size());
       all_states_.push_back({master, {}, {}, {}, {}, -1, {}, op(tensor(master).producer).layer});

@@ -73,7 +73,9 @@ class Orderer {
       if (stage_.site(o).run != Run::update || is_source(op) || at(stage_.in.from_states, op.outputs[0]))
         continue;
       const auto update = ir::updates_of(op.type, op.attrs);
-      if (update && stage_.in.hints.fused_optimizer) {
+      // A direction (ir/passes/factored.cpp) is used at once, so that only one of them is in memory.
+      const bool of_gradient = update && stage_.tensor(op.inputs[1]).role == ir::Role::gradient;
+      if (of_gradient && stage_.in.hints.fused_optimizer) {
         together[op.type + ir::to_text(op.attrs) + (update->has_norms ? copied_as(o) : "")].push_back(o);
         continue;
       }

@@ -43,7 +43,7 @@ struct Comparison {
                                  job.model.conv_net() ? job.model.conv_net()->classes : job.model->vocab);
     for (auto& [name, tensor] :
          before)  // a step divides by their roots: near zero, rounding would move weights
-      if (name.ends_with(".v"))
+      if (name.ends_with(".v") || name.ends_with(".r") || name.ends_with(".c"))
         for (double& element : tensor.data) element += 0.01;
     after = backends::cpu::evaluate(single, before);
   }

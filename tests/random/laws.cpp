@@ -93,10 +93,15 @@ void check_shortcuts(const RandomJob& random) {
 // A diffusion U-Net norms what it adds the time to, so gradients of the time's weights are nothing but
 // rounding; so are those of queries that see one key. LAMB moves these weights as far as any others, and
 // Adagrad's eps is small.
+// Adafactor moves any gradient by whole steps, also that of keys' biases, which is zero.
 bool scales_rounding(const RandomJob& job) {
   const std::string& optimizer = job.value("train.optimizer");
   const ir::OptimizerRow* const row = ir::find_optimizer(optimizer);  // null: adamw
   const bool one_key = job.value("model.attention_window") == "1";
+  if (row && row->factored) {
+    const planner::Job& jobs = point_of(job).job;
+    return one_key || !jobs.model.transformer() || jobs.model->bias || jobs.model->qkv_bias;
+  }
   if (one_key && optimizer == "adagrad") return true;
   return row && row->has_trust() && row->positive > 0 &&
          (one_key || job.value("model.family") == "diffusion_unet");
@@ -174,7 +179,7 @@ double largest(const std::vector<double>& values) {
 
 // "h0.ln1.gamma.m" -> ".m"; weights: "".
 std::string kind_of(const std::string& name) {
-  for (const char* moment : {".m", ".v"})
+  for (const char* moment : {".m", ".v", ".r", ".c"})
     if (name.ends_with(moment)) return moment;
   return "";
 }

@@ -118,7 +118,7 @@ std::vector<Dimension> make_dimensions() {
       {"train.logits", {"float32", "half"}},
       {"train.epilogues", no_yes},
       {"train.fused_loss", no_yes},
-      {"train.optimizer", {"adam", "sgd", "momentum", "adamw", "adagrad", "lars", "lamb"}},
+      {"train.optimizer", {"adam", "sgd", "momentum", "adamw", "adagrad", "lars", "lamb", "adafactor"}},
       {"train.fused_optimizer", no_yes},
       {"train.sparse_tables", no_yes},
       {"train.clip_norm", {"1", "0", "0.01"}},

@@ -159,6 +159,13 @@ constexpr Found found[] = {
     {"plan",
      "model.heads=1 model.hidden=2 model.tied=false parallel.dp=3 parallel.zero=1 train.optimizer=lars"},
     {"reference", "model.heads=1 model.hidden=2 parallel.dp=3 parallel.zero=1 train.optimizer=lamb"},
+    {"training",
+     "model.channels_last=true model.family=unet model.image=8 model.layers=5 parallel.dp=2 "
+     "parallel.micro_batch=3 parallel.tp=2 plan.layouts=random train.optimizer=sgd train.precision=fp16"},
+    {"program", "model.bias=false model.pad_vocab=8 parallel.dp=2 parallel.tp=2 train.optimizer=adafactor"},
+    {"plan",
+     "model.bias=false parallel.dp=2 train.grad_reduction=half train.optimizer=adafactor "
+     "train.precision=bf16"},
 };
 
 TEST(RandomJobs, ThatOnceFailedHold) {

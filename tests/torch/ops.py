@@ -273,6 +273,11 @@ def lars(x, a):
     return [w - a["lr"] * m, m]
 
 
+def second_moment(x, a):
+    part = a["step"] ** -a["power"] if len(x) < 3 or x[2] else 0.0
+    return torch.lerp(x[1], x[0] + a["eps"], part)
+
+
 def lamb_direction(x, a):
     w, g = x[0], x[1] * (x[4] if len(x) > 4 else 1)
     m, v = a["beta1"] * x[2] + (1 - a["beta1"]) * g, a["beta2"] * x[3] + (1 - a["beta2"]) * g * g
@@ -414,6 +419,8 @@ OPS = {
     "adagrad": lambda x, a, m: adagrad(x, a),
     "adagrad_all": lambda x, a, m: over_all(adagrad, 3)(x, a),
     "adagrad_rows": lambda x, a, m: over_rows(adagrad)(x, a),
+    "adafactor": lambda x, a, m: sgd(x, a),
+    "adafactor_all": lambda x, a, m: over_all(sgd, 2)(x, a),
     "adam": lambda x, a, m: adam(x, a),
     "adam_all": lambda x, a, m: over_all(adam, 4)(x, a),
     "adam_rows": lambda x, a, m: over_rows(adam)(x, a),
@@ -496,6 +503,7 @@ OPS = {
     "scale": lambda x, a, m: x[0] * a["factor"],
     "scale_mask_softmax": lambda x, a, m: scale_mask_softmax(x[0], a),
     "scaled_dot_product_attention": attention,
+    "second_moment": lambda x, a, m: second_moment(x, a),
     "sgd": lambda x, a, m: sgd(x, a),
     "sgd_all": lambda x, a, m: over_all(sgd, 2)(x, a),
     "sgd_rows": lambda x, a, m: over_rows(sgd)(x, a),
@@ -525,11 +533,11 @@ OPS = {
 
 # Ops of OPS whose gradients are not compared.
 NO_GRADIENT = {
-    "accumulate", "accumulate_statistics", "adagrad", "adagrad_all", "adagrad_rows", "adam", "adam_all", "adam_rows",
+    "accumulate", "accumulate_statistics", "adafactor", "adafactor_all", "adagrad", "adagrad_all", "adagrad_rows", "adam", "adam_all", "adam_rows",
     "all_finite", "clip_scale", "conv2d_weight_grad", "dropout_grad", "embedding_grad", "gather_grad", "lamb",
     "lamb_all", "lamb_norms", "lars", "lars_all", "lars_norms", "lion", "lion_all", "lion_rows", "matmul_bias_gelu",
     "matmul_bias_grad", "matmul_dgelu", "momentum", "momentum_all", "momentum_rows", "one_hot", "running_average",
-    "sample_labels", "sgd", "sgd_all", "sgd_rows", "square_sum", "sum_exp_pick",
+    "sample_labels", "second_moment", "sgd", "sgd_all", "sgd_rows", "square_sum", "sum_exp_pick",
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@
 
 #include "ir/op.h"
 #include "planner/op_layout.h"
+#include "planner/reduced_gradients.h"
 #include "sbp/at.h"
 
 namespace boxcar::tests {
@@ -35,7 +36,10 @@ class Drawer {
   Pins run() {
     for (const ir::Update& update : graph_.updates) {
       const ir::Op& op = at(graph_.ops, graph_.tensor(update.next).producer);
-      if (update.state == op.inputs[0]) pin_state(op);
+      if (update.state == op.inputs[0])
+        pin_state(op, planner::gradient_of(graph_, update));
+      else if (op.type == "second_moment")
+        pin_moment(update);
     }
     for (const ir::Op& op : graph_.ops)
       for (ir::TensorId t : op.outputs)
@@ -81,16 +85,27 @@ class Drawer {
   }
 
   // adam(w, g, m, v, ...) -> w, m, v
-  void pin_state(const ir::Op& op) {
-    const NdSbp kept = layout(op.inputs[0]);
+  void pin_state(const ir::Op& op, ir::TensorId gradient) {
+    const NdSbp kept = kept_ = layout(op.inputs[0]);
     NdSbp read = kept;
     for (size_t d = 0; d < read.size(); ++d)
       if (below(random_, 2) == 0 || !readable(op.inputs[0], read[d], d)) read[d] = Sbp::B();
-    for (size_t i = 0; i < op.outputs.size() + 1; ++i) pin(op.inputs[i], kept);
+    for (size_t i = 0; i < op.outputs.size() + 1; ++i)
+      pin(i == 1 && gradient >= 0 ? gradient : op.inputs[i], kept);  // not a direction that is made of it
     for (ir::TensorId t : op.outputs) pin(t, kept);
     at(pins_.used, op.inputs[0]) = read;
   }
 
+  // A moment with an op of its own, behind its weight: laid out like it, where it has several elements.
+  void pin_moment(const ir::Update& update) {
+    NdSbp kept = kept_;
+    for (Sbp& s : kept)
+      if (s.is_split() && at(graph_.tensor(update.state).type.shape, s.axis) == 1) s = Sbp::B();
+    pin(update.state, kept), pin(update.next, kept);
+    at(pins_.used, update.state) = kept;
+  }
+
+  NdSbp kept_;  // of the last weight
   const ir::Graph& graph_;
   const Mesh& mesh_;
   std::mt19937& random_;

@@ -43,6 +43,31 @@ TEST_P(TransformerLaw4, NormsAreOfWholeTensors) {
     expect_same(train(planner::lay_out(job_of(row, plan_batch, options)), start, 5), alone, 1e-9);
   }
 }
+
+// Devices hold parts of the matrices whose rows and columns have means. Models without biases: the gradient
+// of keys' biases is rounding, which Adafactor scales to whole steps.
+TEST_P(TransformerLaw4, MomentsAreOfWholeRowsAndColumns) {
+  const TransformerRow& row = GetParam();
+  const auto unbiased = [](const TransformerRow& of) {
+    TransformerRow result = of;
+    result.change = [change = of.change](Job& job) {
+      change(job);
+      job.model->bias = job.model->qkv_bias = false;
+    };
+    return result;
+  };
+  const Start start = transformer_start(alone_of(row, {}));
+  ir::TrainOptions options;
+  ir::set_optimizer(options, ir::Optimizer::adafactor);
+  options.precision = ir::Precision::fp64;
+  options.learning_rate = 0.01, options.weight_decay = 0.01, options.clip_norm = 0.5;
+  const Outcome alone = train(planner::lay_out(alone_of(unbiased(row), options)), start, 5);
+  expect_same(train(planner::lay_out(job_of(unbiased(row), plan_batch, options)), start, 5), alone, 1e-9);
+  int factored = 0;
+  for (const auto& [name, tensor] : alone.state)
+    if (name.ends_with(".weight.r")) factored += tensor.type.shape.back() == 1;
+  EXPECT_GT(factored, 3);
+}
 INSTANTIATE_TEST_SUITE_P(Plans, TransformerLaw4, testing::ValuesIn(transformer_plans()),
                          [](const auto& info) { return std::string(info.param.name); });
 

@@ -245,7 +245,7 @@ void launch_pool_grad(const Pool& pool, void* scratch, bool wide, Stream stream)
 // x [batch, channels, inner], normalised by channel.
 struct BatchNorm {
   Array x, gamma, beta, y, mean, rstd;
-  Array dy, dx, dgamma, dbeta;  // of the gradient
+  Array dy, dx, dgamma, dbeta;       // of the gradient
   Array mean_share, variance_share;  // if share > 0
   int64_t batch = 0, channels = 0, inner = 0;
   double eps = 0, share = 0;
@@ -309,6 +309,15 @@ void launch_update(Update& update, bool wide, Stream stream);
 int64_t scratch_of_norms(int64_t elements);
 void launch_norms(const Update& update, Array sums, void* scratch, bool wide, Stream stream);
 void launch_clip_scale(Array norm2, Array factor, double loss_scale, double max_norm, Stream stream);
+
+// next = (1 - part) old + part (fresh + eps), or old if `finite` is false.
+struct SecondMoment {
+  Array fresh, old, next, finite;     // finite: one element, or null
+  const double* step_part = nullptr;  // in device memory, used in place of `part`
+  double part = 0, eps = 0;
+  int64_t count = 0;
+};
+void launch_second_moment(const SecondMoment& moment, bool wide, Stream stream);
 
 // --- attention
 

@@ -67,6 +67,18 @@ void run_norms(const Update& u, Array sums, void* scratch, cudaStream_t stream) 
   launch(add_measured<A>, 1, stream, partial, blocks, sums);
 }
 
+template <class A>
+__global__ void second_moments(const __grid_constant__ SecondMoment m) {
+  const bool keeps = m.finite.data && load<A>(m.finite, 0) == A(0);
+  const double new_part = m.step_part ? *m.step_part : m.part;
+  const A part = static_cast<A>(new_part), rest = static_cast<A>(1 - new_part), eps = static_cast<A>(m.eps);
+  const int64_t step = static_cast<int64_t>(blockDim.x) * gridDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < m.count; i += step) {
+    const A old = load<A>(m.old, i);
+    store(m.next, i, keeps ? old : rest * old + part * (load<A>(m.fresh, i) + eps));
+  }
+}
+
 __global__ void clip(Array norm2, Array factor, double loss_scale, double most) {
   if (threadIdx.x != 0) return;
   const double norm = sqrt(load<double>(norm2, 0)) / loss_scale, share = most / (norm + 1e-6);
@@ -93,6 +105,11 @@ void launch_norms(const Update& u, Array sums, void* scratch, bool wide, Stream 
     run_norms<double>(u, sums, scratch, of(stream));
   else
     run_norms<float>(u, sums, scratch, of(stream));
+}
+
+void launch_second_moment(const SecondMoment& m, bool wide, Stream stream) {
+  if (m.count == 0) return;
+  launch(wide ? second_moments<double> : second_moments<float>, blocks_for(m.count), of(stream), m);
 }
 
 void launch_clip_scale(Array norm2, Array factor, double loss_scale, double max_norm, Stream stream) {
