@@ -214,6 +214,10 @@ void QueueThread::prepare(std::byte* scratch, int recordings) {
         operand.stride = slot_bytes(reg(operand.reg));
       }
     try {
+      if (work.does == Does::kernel && !device.computes_on_host() &&
+          runs_on_host(state_.layout.program(thread_.device), actor))
+        throw Error::input(
+            "", "this backend has no kernels of the host (--backend cpu has, for offload_optimizer)");
       if (work.does == Does::kernel)
         work.kernel =
             device.prepare({actor.op, types(thread_.device, actor, false), types(thread_.device, actor, true),

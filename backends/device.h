@@ -130,6 +130,8 @@ class Device {
   virtual std::shared_ptr<std::byte> host_memory(int64_t bytes) {
     return {new std::byte[static_cast<size_t>(bytes)](), std::default_delete<std::byte[]>()};
   }
+  // Whether kernels on a queue of kind host work in memory of the host.
+  virtual bool computes_on_host() const { return false; }
   // Throws Error (fault) for an op or types without a kernel, naming both.
   virtual std::unique_ptr<Kernel> prepare(const Call& call, Queue& queue) = 0;
   // Copies between host memory and this device's at once, without waiting for queues that use that memory.

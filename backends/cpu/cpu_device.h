@@ -25,6 +25,7 @@ class CpuDevice : public Device {
   void reserve(int64_t bytes) override;
   std::byte* arena() override { return arena_.get(); }
   std::unique_ptr<Queue> queue(ir::QueueKind kind) override;
+  bool computes_on_host() const override { return true; }
   std::unique_ptr<Kernel> prepare(const Call& call, Queue& queue) override;
   void to_host(void* to, const void* from, int64_t bytes) override;
   void from_host(void* to, const void* from, int64_t bytes) override;

@@ -129,17 +129,15 @@ double CudaTimedMark::seconds_since(const TimedMark& earlier) const {
 
 CudaQueue::CudaQueue(int gpu, std::shared_ptr<Events> events, std::shared_ptr<KernelFaults> faults,
                      cpu::Waits& waits, std::function<void()> after_waiting, Recorder& recorder,
-                     const void* device, ir::QueueKind kind)
+                     const void* device, bool first)
     : gpu_(gpu),
       events_(std::move(events)),
       faults_(std::move(faults)),
       waits_(waits),
       after_waiting_(std::move(after_waiting)),
       recorder_(recorder),
-      device_(device),
-      kind_(kind) {
+      device_(device) {
   use();
-  const bool first = kind == ir::QueueKind::network;
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities are asked for");
   check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, first ? greatest : least),
@@ -278,13 +276,12 @@ void CudaDevice::reserve(int64_t bytes) {
 }
 
 std::unique_ptr<Queue> CudaDevice::queue(ir::QueueKind kind) {
-  return std::make_unique<CudaQueue>(gpu_, events_, faults_, waits_, after_waiting_, recorder_, this, kind);
+  return std::make_unique<CudaQueue>(gpu_, events_, faults_, waits_, after_waiting_, recorder_, this,
+                                     kind == ir::QueueKind::network);
 }
 
 std::unique_ptr<Kernel> CudaDevice::prepare(const Call& call, Queue& queue) {
   auto& stream = dynamic_cast<CudaQueue&>(queue);
-  if (stream.kind() == ir::QueueKind::host)
-    throw Error::input("backend cuda", "has no kernels for memory of the host, as offload_optimizer needs");
   stream.use();
   return make_kernel(call, stream, libraries_);
 }

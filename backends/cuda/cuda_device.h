@@ -100,7 +100,7 @@ class CudaQueue : public Queue {
   // `device`: when acts are recorded, queues with the same one share step values. `first`: its blocks get a
   // multiprocessor before those of other queues.
   CudaQueue(int gpu, std::shared_ptr<Events> events, std::shared_ptr<KernelFaults> faults, cpu::Waits& waits,
-            std::function<void()> after_waiting, Recorder& recorder, const void* device, ir::QueueKind kind);
+            std::function<void()> after_waiting, Recorder& recorder, const void* device, bool first);
   ~CudaQueue() override;
   void copy(void* to, const void* from, const Block& block) override;
   void fill_zero(void* to, int64_t bytes) override;
@@ -126,7 +126,6 @@ class CudaQueue : public Queue {
   std::string act_in_flight(const std::string& end) const { return recorder_.act_in_flight(end); }
   StepValues* steps() const { return recorder_.steps(device_); }
   int gpu() const { return gpu_; }
-  ir::QueueKind kind() const { return kind_; }
   KernelFaults& faults() { return *faults_; }
 
  private:
@@ -137,7 +136,6 @@ class CudaQueue : public Queue {
   const std::function<void()> after_waiting_;
   Recorder& recorder_;
   const void* const device_;
-  const ir::QueueKind kind_;
   cudaStream_t stream_ = nullptr;
   void* scratch_ = nullptr;
   int64_t scratch_bytes_ = 0;
