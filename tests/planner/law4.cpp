@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "backends/cpu/evaluate.h"
+#include "ir/ops/batch_statistics.h"
 #include "ir/ops/optimizers.h"
 #include "planner/plan_runner.h"
 #include "planner/small_jobs.h"
@@ -63,7 +64,7 @@ struct Comparison {
 // millionth of a step, Adagrad's a ten thousandth. A trust ratio makes any gradient a step of the weights'
 // size, with its rounding. Moments show the gradient itself.
 double tolerance_of(const Job& job, const std::string& state, const Comparison& c) {
-  const bool moment = state.ends_with(".m") || state.ends_with(".v");
+  const bool moment = state.ends_with(".m") || state.ends_with(".v") || ir::is_running_average(state);
   const ir::OptimizerRow& row = ir::row_of(job.train.optimizer);
   if (moment || row.positive == 0) return 1e-9;
   const double divided = 1e-14 / job.train.eps;

@@ -90,23 +90,6 @@ void check_shortcuts(const RandomJob& random) {
 
 // --- law 4 on the reference kernels
 
-// A diffusion U-Net norms what it adds the time to, so gradients of the time's weights are nothing but
-// rounding; so are those of queries that see one key. LAMB moves these weights as far as any others, and
-// Adagrad's eps is small.
-// Adafactor moves any gradient by whole steps, also that of keys' biases, which is zero.
-bool scales_rounding(const RandomJob& job) {
-  const std::string& optimizer = job.value("train.optimizer");
-  const ir::OptimizerRow* const row = ir::find_optimizer(optimizer);  // null: adamw
-  const bool one_key = job.value("model.attention_window") == "1";
-  if (row && row->factored) {
-    const planner::Job& jobs = point_of(job).job;
-    return one_key || !jobs.model.transformer() || jobs.model->bias || jobs.model->qkv_bias;
-  }
-  if (one_key && optimizer == "adagrad") return true;
-  return row && row->has_trust() && row->positive > 0 &&
-         (one_key || job.value("model.family") == "diffusion_unet");
-}
-
 bool has_reference_step(const RandomJob& job) {
   // Random layouts have no job to compare with here. Every micro-batch is alike, and norms are per device.
   return job.value(layouts_dimension) != "random" &&
@@ -276,6 +259,19 @@ void check_gpus(const RandomJob& random) {
 }
 
 }  // namespace
+
+bool scales_rounding(const RandomJob& job) {
+  const std::string& optimizer = job.value("train.optimizer");
+  const ir::OptimizerRow* const row = ir::find_optimizer(optimizer);  // null: adamw
+  const bool one_key = job.value("model.attention_window") == "1";
+  if (row && row->factored) {
+    const planner::Job& jobs = point_of(job).job;
+    return one_key || !jobs.model.transformer() || jobs.model->bias || jobs.model->qkv_bias;
+  }
+  if (one_key && optimizer == "adagrad") return true;
+  return row && row->has_trust() && row->positive > 0 &&
+         (one_key || job.value("model.family") == "diffusion_unet");
+}
 
 Point point_of(const RandomJob& job) {
   return {cli::resolve(given_of(job)).request.job, job.value(layouts_dimension)};
