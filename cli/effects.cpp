@@ -74,7 +74,10 @@ bool has_table(const planner::Job& job) {
   return !job.train.sparse_tables ||
          ir::has_sparse_table(ir::models::build(job.model, std::max<int64_t>(1, job.global_batch)));
 }
-bool needs_no_norms(const planner::Job& job) { return !ir::row_of(job.train.optimizer).has_trust(); }
+bool updates_alone(const planner::Job& job) {
+  const ir::OptimizerRow& row = ir::row_of(job.train.optimizer);
+  return !row.has_trust() && !row.factored;
+}
 bool uses_momentum(const planner::Job& job) { return uses(job, "momentum"); }
 bool uses_beta1(const planner::Job& job) { return uses(job, "beta1"); }
 bool uses_beta2(const planner::Job& job) { return uses(job, "beta2"); }
@@ -99,9 +102,9 @@ constexpr Effect effects[] = {
     {"parallel.grad_bucket_mb", gathers_in_buckets, "zero is 0, 1 or 2 (3 gathers and reduces by layer)",
      "parallel.zero"},
     {"parallel.attention_kernel", runs_flash, "attention is flash"},
-    {"parallel.offload_optimizer", is_mixed,
-     "precision is fp16, bf16 or fp8 (else passes read the weights that are updated)"},
-    {"parallel.offload_optimizer", needs_no_norms, "the optimizer is not lars or lamb"},
+    {"parallel.offload_optimizer", is_mixed, "precision is fp16, bf16 or fp8"},
+    {"parallel.offload_optimizer", updates_alone,
+     "the optimizer updates each element by itself (not lars, lamb or adafactor)"},
     {"train.fp8_recipe", has_float8, "precision is fp8"},
     {"train.gradients", is_mixed, "precision is fp16, bf16 or fp8"},
     {"train.grad_reduction", is_mixed, "precision is fp16, bf16 or fp8"},

@@ -49,7 +49,9 @@ std::string stages_text(const PlanExplanation& e) {
                   width, "mesh", "in flight", "busy", "idle", "exposed", "peak");
   for (int kind = 0; kind < ir::memory_kinds; ++kind)
     text += fmt::format(" {:>11}", ir::to_text(static_cast<ir::MemoryKind>(kind)));
-  text += "\n";
+  const bool hosts =
+      std::any_of(e.stages.begin(), e.stages.end(), [](const auto& s) { return s.report.host_bytes > 0; });
+  text += hosts ? fmt::format(" {:>11}\n", "on the host") : "\n";
   for (const StageExplanation& s : e.stages) {
     text +=
         fmt::format("  {:<10} {:>7} {:<{}} {:<20} {:>9} {:>9} {:>7} {:>9} {:>9}", s.report.name,
@@ -59,6 +61,7 @@ std::string stages_text(const PlanExplanation& e) {
                     ir::format_bytes(static_cast<double>(s.report.peak_bytes)));
     for (const int64_t bytes : s.report.by_kind)
       text += fmt::format(" {:>11}", ir::format_bytes(static_cast<double>(bytes)));
+    if (hosts) text += fmt::format(" {:>11}", ir::format_bytes(static_cast<double>(s.report.host_bytes)));
     text += "\n";
   }
   return text;

@@ -1,6 +1,7 @@
 #include "planner/lifetimes.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sbp/at.h"
 
@@ -66,7 +67,9 @@ std::optional<int64_t> Lifetimes::start(int actor, int64_t act, int depth) const
   if (main(actor)) return place(actor, act);
   if (too_far(depth)) return {};
   std::optional<int64_t> latest;
+  std::pair<int, int64_t> before{-1, 0};    // many tensors may come from one act
   auto after = [&](int other, int64_t k) {  // starts after act k of `other` has ended
+    if (std::exchange(before, {other, k}) == std::pair(other, k)) return;
     auto t = main(other) ? std::optional(place(other, k) + 1) : start(other, k, depth + 1);
     if (t && (!latest || *t > *latest)) latest = t;
   };
@@ -92,12 +95,14 @@ std::optional<int64_t> Lifetimes::finish(int actor, int64_t act, int depth) cons
   if (main(actor)) return place(actor, act) + 1;
   if (too_far(depth)) return {};
   std::optional<int64_t> earliest;
+  std::pair<int, int64_t> before{-1, 0};
   for (int out : at(program_.actors, actor).outputs) {
     const ir::Register& reg = at(program_.registers, out);
     int64_t version = floor_div(act, reg.every) + reg.initial;
     for (const Reader& reader : at(readers_, out)) {
       if (reader.actor == actor) continue;
       int64_t k = version * reader.repeat;
+      if (std::exchange(before, {reader.actor, k}) == std::pair(reader.actor, k)) continue;
       auto t =
           main(reader.actor) ? std::optional(place(reader.actor, k)) : finish(reader.actor, k, depth + 1);
       if (t && (!earliest || *t < *earliest)) earliest = t;
@@ -132,7 +137,7 @@ bool Lifetimes::always(int reg) const {
 
 Lifetimes::InRun Lifetimes::find_in_run(int reg) const {
   const ir::Register& r = at(program_.registers, reg);
-  if (always(reg) || r.every != 1) return {};
+  if (r.bytes == 0 || always(reg) || r.every != 1) return {};
   int phase = at(program_.actors, r.producer).phase;
   for (const Reader& reader : at(readers_, reg)) {
     if (at(program_.actors, reader.actor).phase != phase || reader.repeat != 1) return {};

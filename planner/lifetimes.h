@@ -35,7 +35,7 @@ class Lifetimes {
   int64_t step() const { return step_; }          // the length of one step in these units
   int main_queue() const { return main_queue_; }  // -1: no queue is ordered, so all live always
   // A life that is the same inside each run of one phase, counted from the run's start. Phase -1: there is
-  // none.
+  // none, or the register has no bytes on the device.
   struct InRun {
     int phase = -1;
     Life life;

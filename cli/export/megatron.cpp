@@ -504,7 +504,7 @@ std::vector<Row> make_rows() {
       {{"train.moments", "parallel.offload_optimizer"},
        {"--use-precision-aware-optimizer", "--exp-avg-dtype", "--exp-avg-sq-dtype", "--optimizer-cpu-offload",
         "--optimizer-offload-fraction", "--overlap-cpu-optimizer-d2h-h2d"},
-       "bf16, and offload, without ZeRO, in fp32, with other optimizers than adam",
+       "without ZeRO, without 16-bit precision, or with another optimizer than adam",
        [](Writer& w) { write_moments(w, argument, "bf16"); }},
       {{"train.fused_loss", "train.logits"},
        {"--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl", "--fp16-lm-cross-entropy"},

@@ -452,7 +452,7 @@ std::vector<Row> make_rows() {
        {"OptimizerConfig.use_precision_aware_optimizer", "OptimizerConfig.exp_avg_dtype",
         "OptimizerConfig.exp_avg_sq_dtype", "OptimizerConfig.optimizer_cpu_offload",
         "OptimizerConfig.optimizer_offload_fraction", "OptimizerConfig.overlap_cpu_optimizer_d2h_h2d"},
-       "bf16, and offload, without ZeRO, in fp32, with other optimizers than adam",
+       "without ZeRO, without 16-bit precision, or with another optimizer than adam",
        [](Writer& w) {
          write_moments(
              w, [](const std::string& field) { return "OptimizerConfig." + field; },

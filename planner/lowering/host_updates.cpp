@@ -36,12 +36,12 @@ class HostUpdater {
   }
 
  private:
-  // The optimizer's ops, if no norm of a state steers them.
+  // The optimizer's ops, if they need only gradients, and no norms or directions that the device makes.
   bool is_update(const Task& task) const {
     if (task.kind != TaskKind::kernel && task.kind != TaskKind::update_all) return false;
     const ir::Op& op = stage_.op(task.ops[0]);
     const auto updates = ir::updates_of(op.type, op.attrs);
-    return updates && !updates->has_norms;
+    return updates && !updates->has_norms && stage_.tensor(op.inputs[1]).role == ir::Role::gradient;
   }
 
   bool is_cast(const Task& task) const {

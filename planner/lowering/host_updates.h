@@ -8,7 +8,8 @@
 //   w.half, which the next step reads   fetch: w.half
 //
 // A state whose value the device reads itself stays there with the whole update: a master weight that passes
-// read or that is gathered in its own type (fp32), and states whose norms steer their update. Scalars that
+// read or that is gathered in its own type (fp32), and states whose norms steer their update, or whose
+// update reads a direction (adafactor). Scalars that
 // updates read are copied once.
 #pragma once
 

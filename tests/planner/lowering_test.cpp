@@ -321,6 +321,8 @@ TEST(Lowering, TheHostUpdatesWhatTheDeviceDoesNotRead) {
       updates(ir::Precision::bf16, ir::Optimizer::adam),
       "offload h0.mlp.fc1.weight.grad.sum adam on the host cast on the host fetch h0.mlp.fc1.weight.half ");
   EXPECT_EQ(updates(ir::Precision::fp32, ir::Optimizer::adam), "adam on the device ");
+  EXPECT_THAT(updates(ir::Precision::bf16, ir::Optimizer::adafactor),
+              testing::HasSubstr("adafactor on the device cast on the device"));
   EXPECT_EQ(updates(ir::Precision::bf16, ir::Optimizer::lamb),
             "lamb_norms on the device lamb on the device ");
 }

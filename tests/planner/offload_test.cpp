@@ -1,6 +1,7 @@
 // Activations on the host between passes: memory, and the time of copies.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "planner/planner.h"
@@ -95,6 +96,20 @@ TEST(Offload, TheHostHoldsAndUpdatesStates) {
   EXPECT_EQ(support::error_of([&] { step_seconds(job); }),
             "offload_optimizer: it is not known how fast the memory of dgx-a100-80g's hosts is (give "
             "node.host_bandwidth)");
+}
+
+// All tensors of an update go in one copy, which all of them wait for. This must not be walked through anew
+// for each.
+TEST(Offload, OneCopyOfManyTensorsIsProvedSoon) {
+  Job job = offloading_job(0, false);
+  job.model->layers = 48, job.parallel.dp = job.gpus = 2, job.global_batch = 2, job.parallel.zero = 3;
+  job.parallel.offload_optimizer = job.parallel.fused_optimizer = true;
+  const ir::Plan plan = plan_of(job);
+  EXPECT_NO_THROW(verify(plan));
+  size_t most = 0;
+  for (const ir::Actor& actor : plan.programs[0].actors)
+    if (actor.is(ir::OpKind::copy)) most = std::max(most, actor.inputs.size());
+  EXPECT_GT(most, 500);
 }
 
 // One slot on the host for each micro-batch in flight.
