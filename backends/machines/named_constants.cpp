@@ -73,6 +73,7 @@ constexpr std::pair<const char*, const char*> short_names[] = {
     {"bandwidth.network", "node.nic_bandwidth"},
     {"bandwidth.link", "node.link_bandwidth"},
     {"bandwidth.pcie", "node.pcie_bandwidth"},
+    {"bandwidth.host", "node.host_bandwidth"},
     {"bandwidth.memory", "memory_bandwidth"},
     {"latency.network", "node.nic_latency"},
     {"latency.link", "node.link_latency"},

@@ -20,8 +20,9 @@ struct Constant {
   const char* what;
 };
 
-// Those that a step may depend on and that the cluster has: bandwidths, latencies, rates.
-std::vector<Constant> constants_of(const backends::Cluster& cluster);
+// Those that a step may depend on and that the cluster has: bandwidths, latencies, rates. That of the host's
+// memory only if `host_computes`.
+std::vector<Constant> constants_of(const backends::Cluster& cluster, bool host_computes);
 
 // The plan's step in seconds with that constant times `factor`; nothing if the constant would leave its
 // bounds.

@@ -200,6 +200,22 @@ none: no layouts of the other ops go with it
 }
 
 // The product with its weight split by rows: partial sums, which the residual stream needs whole.
+// Its memory is a constant of a step only where it updates.
+TEST_F(Explain, TellsOfAHostThatUpdates) {
+  const TemporaryFile offloaded("offloaded.txt", "");
+  const Output saved =
+      run_program({"simulate", "--model=gpt", "--layers=2", "--hidden=512", "--heads=8", "--seq=32",
+                   "--vocab=128", "--cluster=dgx-a100-80g", "--gpus=4", "--global-batch=8",
+                   "--offload-optimizer", "--save-plan", offloaded.path()});
+  ASSERT_EQ(saved.exit_code, 0) << saved.err;
+  const std::string device = run_program({"explain", plan_.path()}).out,
+                    host = run_program({"explain", offloaded.path()}).out;
+  for (const char* text : {"bandwidth of the host's memory", "on the host"}) {
+    EXPECT_EQ(device.find(text), std::string::npos) << text;
+    EXPECT_NE(host.find(text), std::string::npos) << text;
+  }
+}
+
 TEST_F(Explain, ComparesTheSignaturesOfAnOp) {
   const std::string out = explain("--op", "h0.attn.proj").out;
   EXPECT_TRUE(
