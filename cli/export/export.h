@@ -158,8 +158,10 @@ void write_qk_norm(Writer& w, const std::string& name);
 // Megatron Core's sizes of experts and the treatment of their tokens; `name` makes the setting's name of a
 // field of TransformerConfig, "moe_router_topk". REQUIRES that the model has experts.
 void write_expert_tokens(Writer& w, std::string (*name)(const std::string& field));
-// Moments in 16 bits; `name` makes the setting's name of a field of OptimizerConfig, "exp_avg_dtype"; `bf16`
-// is its value.
+// What Megatron-core does not offload activations with.
+void tell_limits_of_offload(Writer& w);
+// Moments in 16 bits, and the optimizer on the host; `name` makes the setting's name of a field of
+// OptimizerConfig, "exp_avg_dtype"; `bf16` is its value.
 void write_moments(Writer& w, std::string (*name)(const std::string& field), const Json& bf16);
 // How keys and values go over context parallelism.
 void write_comm_type(Writer& w, const std::string& name);

@@ -191,8 +191,7 @@ void write_recompute(Writer& w) {
 void write_offload(Writer& w) {
   if (!w.from.parallel().offload_activations) return;
   w.set("--cpu-offloading-num-layers", w.from.model().layers - 1);
-  if (w.from.parallel().pp > 1) w.cannot("activations are offloaded only without pipelines");
-  if (w.from.recomputes()) w.cannot("activations are offloaded only without recomputation");
+  tell_limits_of_offload(w);
 }
 
 void write_overlap(Writer& w) {

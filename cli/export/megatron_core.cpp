@@ -75,6 +75,11 @@ void write_moments(Writer& w, std::string (*name)(const std::string&), const Jso
   }
 }
 
+void tell_limits_of_offload(Writer& w) {
+  if (w.from.parallel().pp > 1) w.cannot("activations are offloaded only without pipelines");
+  if (w.from.recomputes()) w.cannot("activations are offloaded only without recomputation");
+}
+
 std::vector<Row> with_megatron_core(std::vector<Row> rows) {
   const std::vector<Row> shared{
       {{"parallel.schedule"},

@@ -121,8 +121,7 @@ void write_offload(Writer& w) {
   w.set("GPTConfig.cpu_offloading", true);
   w.set("GPTConfig.cpu_offloading_num_layers", w.from.model().layers - 1);
   w.set("GPTConfig.cpu_offloading_weights", false);
-  if (w.from.parallel().pp > 1) w.cannot("activations are offloaded only without pipelines");
-  if (w.from.recomputes()) w.cannot("activations are offloaded only without recomputation");
+  tell_limits_of_offload(w);
 }
 
 void write_overlap(Writer& w) {
