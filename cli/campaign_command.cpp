@@ -18,6 +18,7 @@
 #include "cli/campaign_fleet.h"
 #include "cli/campaign_report.h"
 #include "cli/effects.h"
+#include "cli/job_labels.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
 #include "cli/quantities.h"

@@ -60,6 +60,9 @@ bool has_rotary(const planner::Job& job) {
   return job.model.transformer() && job.model->position == "rotary";
 }
 bool has_no_bias(const planner::Job& job) { return job.model.transformer() && !job.model->bias; }
+bool has_documents(const planner::Job& job) {
+  return job.model.transformer() && job.model->document_length > 0;
+}
 bool has_experts(const planner::Job& job) { return ir::models::experts(job.model) > 0; }
 bool uses(const planner::Job& job, const char* number) {
   return ir::has_number(ir::row_of(job.train.optimizer), number);
@@ -114,6 +117,7 @@ constexpr Effect effects[] = {
     {"model.gelu", has_gelu, "mlp is gelu"},
     {"model.rotary_base", has_rotary, "position is rotary"},
     {"model.qkv_bias", has_no_bias, "bias is false"},
+    {"run.document_end", has_documents, "document_length is given"},
     {"train.routing_skew", has_experts, "the model has experts"},
     {"train.clip_norm", may_clip, "off leaves clip in"},
     {"train.momentum", uses_momentum},

@@ -66,12 +66,4 @@ Error located(const GivenKeys& given, const Error& error);
 // framework's searched_as overrides its defaults.
 Request open_request(const GivenKeys& given);
 
-// Every key's value by path, of a request whose job is resolved.
-std::map<std::string, std::string> labels_of(const Request& resolved);
-// The name in the catalog of a model that has these labels, apart from its data (sequences, dropout, images).
-// Empty: it has none.
-std::string known_model(const std::map<std::string, std::string>& labels);
-// An additional label, of a user's own graph: its fingerprint.
-inline constexpr const char* graph_label = "graph.fingerprint";
-
 }  // namespace boxcar::cli

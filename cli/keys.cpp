@@ -190,6 +190,8 @@ void add_transformer_keys(std::vector<Key>& k) {
                          "keys that a query sees up to its own, 0: all")));
   k.push_back(rare(entry("model", "full_attention_every", MODEL(full_attention_every), 0, 2000,
                          "with attention_window: layers from one without a window to the next, 0: none")));
+  k.push_back(rare(entry("model", "document_length", MODEL(document_length), 0, 100 * million,
+                         "mean tokens of the documents that attention stays within, 0: a sequence is one")));
   k.push_back(rare(entry("model", "q_lora_rank", MODEL(q_lora_rank), 0, million,
                          "of latent attention: width that queries are made from, 0: hidden")));
   k.push_back(rare(entry("model", "kv_lora_rank", MODEL(kv_lora_rank), 0, million,
@@ -391,6 +393,8 @@ std::vector<Key> make_keys() {
                     "of JPEG images: crop and mirror them at random for training"));
   k.push_back(choice("run", "objective", RUN(spans), {"continuation", "spans"},
                      "of T5 on text: what the decoder writes, the text's continuation or its missing spans"));
+  k.push_back(otherwise("vocab - 1", entry("run", "document_end", RUN(document_end), 0, 100 * million,
+                                           "with document_length: the token that ends a document")));
   k.push_back(entry("run", "steps", RUN(steps), 1, 1000 * million, "optimizer steps in all"));
   k.push_back(entry("run", "seed", RUN(seed), 0, 1000 * million, "of weights, dropout and the data's order"));
   k.push_back(

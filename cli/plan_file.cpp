@@ -10,6 +10,7 @@
 #include "backends/host/fingerprint.h"
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
+#include "cli/job_labels.h"
 #include "cli/output.h"
 #include "cli/verdict.h"
 #include "ir/graph.h"

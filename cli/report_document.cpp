@@ -12,6 +12,7 @@
 #include "backends/machines/framework.h"
 #include "cli/explain_text.h"
 #include "cli/job.h"
+#include "cli/job_labels.h"
 #include "cli/report_text.h"
 #include "cli/report_timeline.h"
 #include "cli/simulated_plans.h"

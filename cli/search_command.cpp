@@ -19,6 +19,7 @@
 #include "cli/arguments.h"
 #include "cli/effects.h"
 #include "cli/job.h"
+#include "cli/job_labels.h"
 #include "cli/keys.h"
 #include "cli/output.h"
 #include "cli/quantities.h"

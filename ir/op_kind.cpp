@@ -34,6 +34,8 @@ constexpr Row kinds[] = {
     {"reduce_max", OpKind::reduction},
     {"reduce_min", OpKind::reduction},
     {"square_sum", OpKind::square_sum},
+    {"running_average", OpKind::moving_average},
+    {"second_moment", OpKind::moving_average},
     {"layer_norm", OpKind::norm},
     {"rms_norm", OpKind::norm},
     {"fused", OpKind::fused},

@@ -12,17 +12,18 @@ enum class OpKind : uint8_t {
   input,
   parameter,
   constant,
-  to_global,   // a boxing op
-  alias,       // reshape, identity: its result lies where its operand does
-  cast,        // to another type
-  add,         // of two tensors
-  sum,         // of any number of tensors
-  accumulate,  // a sum over micro-batches
-  reduction,   // over axes
-  square_sum,  // over all axes, of squares
-  norm,        // of layers: layer_norm, rms_norm
-  fused,       // pointwise ops as one kernel
-  softmax,     // of scaled and masked scores
+  to_global,       // a boxing op
+  alias,           // reshape, identity: its result lies where its operand does
+  cast,            // to another type
+  add,             // of two tensors
+  sum,             // of any number of tensors
+  accumulate,      // a sum over micro-batches
+  reduction,       // over axes
+  square_sum,      // over all axes, of squares
+  moving_average,  // the next value of a state, in its place, from it and a new value
+  norm,            // of layers: layer_norm, rms_norm
+  fused,           // pointwise ops as one kernel
+  softmax,         // of scaled and masked scores
   softmax_grad,
   product,                // with a weight, alone
   product_with_epilogue,  // with the ops after it: a bias, a residual, an activation

@@ -13,7 +13,6 @@
 #include <unordered_set>
 
 #include "ir/op.h"
-#include "ir/ops/batch_statistics.h"
 #include "ir/ops/optimizers.h"
 #include "planner/key_writer.h"
 #include "planner/reduced_gradients.h"
@@ -325,8 +324,7 @@ Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const s
              const Made& made, const Mesh& mesh) {
   Call call;
   call.op = &op;
-  call.in_place =
-      ir::updates_rows(op.type) || op.type == ir::running_average_op || op.type == "second_moment";
+  call.in_place = ir::updates_rows(op.type) || op.is(ir::OpKind::moving_average);
   call.inputs.reserve(op.inputs.size());
   call.made.reserve(op.inputs.size());
   call.current.reserve(op.inputs.size());

@@ -3,17 +3,19 @@
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
 #include "ir/op.h"
+#include "ir/ops/attention_work.h"
 
 namespace boxcar::planner {
 namespace {
 
-// Flops are counted as in publications: attention over the whole square, masked or not, and its backward pass
-// twice its forward pass, regardless of what a fused kernel skips or recomputes.
+// Flops are counted as in publications: attention over the whole square of a sequence or document, masked or
+// not, and its backward pass twice its forward pass, regardless of what a fused kernel skips or recomputes.
 double conventional(const ir::Op& op, const ir::Types& inputs, double work) {
   const bool backward = op.is(ir::OpKind::attention_grad);
   if (!backward && !op.is(ir::OpKind::attention)) return work;
   const ir::TensorType &q = inputs[backward ? 1 : 0], &k = inputs[backward ? 2 : 1];
-  const double forward = 4.0 * static_cast<double>(q.elements()) * static_cast<double>(k.shape[2]);
+  const int64_t keys = ir::tokens_together(ir::document_of(op.attrs), k.shape[2]);
+  const double forward = 4.0 * static_cast<double>(q.elements()) * static_cast<double>(keys);
   return backward ? 2 * forward : forward;
 }
 

@@ -267,11 +267,18 @@ void pin_activation(Context& c, ir::TensorId t) {
   if (stream) c.set(t, MeshDim::tp, c.hints.sequence_parallel ? Sbp::S(1) : Sbp::B());
 }
 
+// Attention that exchanges heads for sequence reads its inputs of all positions.
+bool is_read_by_attention(const ir::Graph& graph, ir::TensorId t) {
+  return std::any_of(graph.ops.begin(), graph.ops.end(), [t](const ir::Op& op) {
+    return op.is(ir::OpKind::attention) && std::count(op.inputs.begin(), op.inputs.end(), t) > 0;
+  });
+}
+
 void pin_input(Context& c, ir::TensorId t) {
   const size_t rank = c.graph.tensor(t).type.shape.size();
   if (rank == 0) return;
   for (const MeshDim dim : {MeshDim::replica, MeshDim::dp, MeshDim::ep}) c.set(t, dim, Sbp::S(0));
-  c.set(t, MeshDim::cp, rank > 1 ? Sbp::S(1) : Sbp::B());
+  c.set(t, MeshDim::cp, rank > 1 && !is_read_by_attention(c.graph, t) ? Sbp::S(1) : Sbp::B());
   c.set(t, MeshDim::tp, Sbp::B());
 }
 

@@ -288,7 +288,10 @@ ResolvedJob resolve(Job job) {
   check_ranges(job);
   job.model = ir::models::complete(job.model);
   job.train.flash = ir::models::is_fused(job.model) || job.train.flash;
-  if (job.model.transformer()) job.model->flash = job.train.flash;
+  if (job.model.transformer()) {
+    job.model->flash = job.train.flash;
+    ir::models::check_attention(*job.model.transformer());
+  }
   resolve_degrees(job);
   check_splits(job);
   resolve_stages(job);

@@ -16,6 +16,8 @@
 #include "sim/host_time.h"
 #include "sim/models/kernel_time.h"
 #include "sim/models/slowest.h"
+#include "sim/product_rings.h"
+#include "sim/ring_attention.h"
 #include "sim/routing.h"
 #include "sim/simulate.h"
 
@@ -111,7 +113,7 @@ const std::vector<ActCosts::Fixed>& ActCosts::fixed(int program_index) {
                         !runs_on_host(program, actor);
     double seconds = 0;
     if (const int of = rings(program_index).of_actor[a]; kernel && of >= 0) {
-      const PartSeconds parts = ring_seconds(program, at(rings(program_index).rings, of));
+      const PartSeconds parts = ring_seconds(program, at(rings(program_index).rings, of), run);
       seconds = parts.own + parts.others;
     } else {
       seconds = fixed_seconds(program, actor, run);
@@ -184,29 +186,47 @@ double ActCosts::fixed_seconds(const ir::Program& program, const ir::Actor& acto
                     prepare_seconds(plan_, program, actor, cluster_.node));
   if (actor.kind != ir::ActorKind::kernel || !ir::has_op(actor.op) || run.in_producer) return 0;
   if (runs_on_host(program, actor)) return host_seconds(program, actor, cluster_);
+  return kernel_run_seconds(program, actor, run, input_types(program, actor), output_types(program, actor));
+}
+
+double ActCosts::kernel_run_seconds(const ir::Program& program, const ir::Actor& actor, const RunAct& run,
+                                    const ir::Types& inputs, const ir::Types& outputs) const {
   const ir::OpDef& def = ir::op(actor.op);
   const double alone = (runs_in_float8(cluster_, program, actor) ? float8_product_seconds : kernel_seconds)(
-      cluster_.device, def, input_types(program, actor), output_types(program, actor), actor.attrs);
+      cluster_.device, def, inputs, outputs, actor.attrs);
   const double own = is_bound_by_compute(def) ? alone * straggler_factor_ : alone;
   const double seconds = (own + run.more_seconds) * run.factor;
   const double launch = cluster_.device->launch_latency + cluster_.device->kernel_floor;
   return run.in_shared_kernel ? std::max(0.0, seconds - launch) : seconds;
 }
 
-const AttentionRings& ActCosts::rings(int program_index) {
-  auto [known, made] = rings_.try_emplace(program_index);
+const KernelRings& ActCosts::rings(int program_index) {
   const ir::Program& program = at(plan_.programs, program_index);
-  if (made && cluster_.framework->ring_attention) known->second = attention_rings(program);
-  if (made) known->second.of_actor.resize(program.actors.size(), -1);
+  auto [known, made] = rings_.try_emplace(program_index, program);
+  if (made && cluster_.framework->ring_attention) add_attention_rings(program, known->second);
+  if (made && cluster_.framework->products_in_chunks) add_product_rings(program, known->second);
   return known->second;
 }
 
-PartSeconds ActCosts::ring_seconds(const ir::Program& program, const AttentionRing& ring) const {
-  const ir::Actor& attention = program.actors[ring.attention];
+PartSeconds ActCosts::ring_seconds(const ir::Program& program, const KernelRing& ring,
+                                   const RunAct& run) const {
+  const ir::Actor& kernel = program.actors[ring.kernel];
   const auto ranks = static_cast<int>(at(plan_.comms, ring.comm).groups.at(0).size());
-  const PartSeconds parts = part_seconds(cluster_.device, attention, ranks, input_types(program, attention),
-                                         output_types(program, attention));
-  return {parts.own * straggler_factor_, parts.others * straggler_factor_};
+  ir::Types inputs = input_types(program, kernel), outputs = output_types(program, kernel);
+  if (is_attention(kernel)) {
+    const PartSeconds parts =
+        part_seconds(cluster_.device, kernel, ranks, std::move(inputs), std::move(outputs));
+    return {parts.own * straggler_factor_, parts.others * straggler_factor_};
+  }
+  take_chunk(ranks, inputs, outputs);
+  RunAct part = run;
+  part.more_seconds /= ranks;
+  const double whole =
+      kernel_run_seconds(program, kernel, run, input_types(program, kernel), output_types(program, kernel));
+  const double chunk = std::max(kernel_run_seconds(program, kernel, part, inputs, outputs), whole / ranks);
+  const bool scatters = is_exchange(program.actors[ring.exchanges.at(0)], sbp::Collective::reduce_scatter);
+  const double sum = scatters ? chunk_sum_seconds(cluster_.device, ranks, outputs.at(0)) : 0;
+  return {chunk + sum, (ranks - 1) * chunk};
 }
 
 // The exposed part of a collective: all of it, except for a ring's.
@@ -216,10 +236,10 @@ CommTime ActCosts::shown(int program_index, size_t a, const Span& span, const st
   time.latency += known[a].run.more_latency;
   const int of = rings(program_index).of_actor[a];
   if (of < 0) return time;
-  const AttentionRing& ring = at(rings(program_index).rings, of);
+  const KernelRing& ring = at(rings(program_index).rings, of);
   double all = 0;
   for (size_t exchange : ring.exchanges) all += collective(known[exchange].run, span).seconds();
-  const double share = shown_share(all, ring_seconds(program, ring).others);
+  const double share = shown_share(all, ring_seconds(program, ring, known[ring.kernel].run).others);
   time.latency *= share;
   time.bytes_on_link *= share;
   return time;

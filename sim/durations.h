@@ -9,7 +9,7 @@
 #include "ir/plan.h"
 #include "sim/framework_effects.h"
 #include "sim/models/collective_time.h"
-#include "sim/ring_attention.h"
+#include "sim/rings.h"
 
 namespace boxcar::sim {
 
@@ -38,11 +38,13 @@ class ActCosts {
     RunAct run;
   };
   const std::vector<Fixed>& fixed(int program);
-  const AttentionRings& rings(int program);
+  const KernelRings& rings(int program);
   std::vector<double> advances(int program, const std::vector<Fixed>& known);
   void wait_for_host(int program, std::vector<Fixed>& known);
   double fixed_seconds(const ir::Program& program, const ir::Actor& actor, const RunAct& run) const;
-  PartSeconds ring_seconds(const ir::Program& program, const AttentionRing& ring) const;
+  double kernel_run_seconds(const ir::Program& program, const ir::Actor& actor, const RunAct& run,
+                            const ir::Types& inputs, const ir::Types& outputs) const;
+  PartSeconds ring_seconds(const ir::Program& program, const KernelRing& ring, const RunAct& run) const;
   const Span& span(std::map<int, Span>& spans, int comm, int device) const;
   const CommTime& collective(const RunAct& run, const Span& span);
   CommTime shown(int program, size_t actor, const Span& span, const std::vector<Fixed>& known);
@@ -52,7 +54,7 @@ class ActCosts {
   const backends::Cluster& cluster_;
   const double straggler_factor_;            // time of the slowest device's products over the mean device's
   std::map<int, std::vector<Fixed>> fixed_;  // by program
-  std::map<int, AttentionRings> rings_;      // by program, if the framework runs them
+  std::map<int, KernelRings> rings_;         // by program: those that the framework runs
   std::map<std::tuple<int, int64_t, Span, int, double>, CommTime>
       collectives_;  // by collective, bytes, span, tensors apart, times
 };

@@ -11,40 +11,25 @@
 // or half of the keys count.
 #pragma once
 
-#include <vector>
-
 #include "backends/machines/forward.h"
 #include "ir/op.h"
-#include "ir/plan.h"
+#include "sim/rings.h"
 
 namespace boxcar::sim {
 
-struct AttentionRing {
-  size_t attention = 0;           // actor
-  std::vector<size_t> exchanges;  // gathers of its keys and values, reduce-scatters of their gradients
-  int comm = -1;                  // of all of these
-};
+// Adds the rings of a program whose attention reads gathered keys and values: with their gathers, and with
+// the reduce-scatters of their gradients.
+void add_attention_rings(const ir::Program& program, KernelRings& rings);
 
-// The rings of a program whose attention reads gathered keys and values. of_actor: the ring of an actor, -1:
-// none.
-struct AttentionRings {
-  std::vector<AttentionRing> rings;
-  std::vector<int> of_actor;
-};
-AttentionRings attention_rings(const ir::Program& program);
+// Whether an actor is a fused attention or its gradient.
+bool is_attention(const ir::Actor& actor);
 
 // Turns the operand and result types of an attention (or its gradient) over whole keys and values into those
 // over one of `ranks` parts.
 void take_part(bool backward, int ranks, ir::Types& inputs, ir::Types& outputs);
 
-// Seconds of a ring's attentions: over a rank's own part, and over all others together.
-struct PartSeconds {
-  double own = 0, others = 0;
-};
+// Seconds of a ring's attentions.
 PartSeconds part_seconds(const backends::DeviceProfile& device, const ir::Actor& attention, int ranks,
                          ir::Types inputs, ir::Types outputs);
-
-// The share of the exchanges' seconds that the attentions over the other parts do not hide. In [0, 1].
-double shown_share(double exchanges, double others);
 
 }  // namespace boxcar::sim

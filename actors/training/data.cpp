@@ -47,6 +47,15 @@ void need(int64_t value, int64_t least, const std::string& where, const std::str
     throw Error::input(where, fmt::format("is {}; {}, expected {} or more", value, why, least));
 }
 
+// The token that ends a document; -1: none does.
+int64_t document_end(const TrainRun& run, const ir::models::Transformer& model, const KeyName& name) {
+  if (model.document_length == 0) return -1;
+  if (run.document_end >= model.vocab)
+    throw Error::input(name("run.document_end"),
+                       fmt::format("is {}, expected below vocab {}", run.document_end, model.vocab));
+  return run.document_end >= 0 ? run.document_end : model.vocab - 1;
+}
+
 Reading reading_of(const TrainRun& run, const ir::models::Transformer& model, const KeyName& name) {
   const int64_t seq = model.seq;
   if (run.spans) {
@@ -79,8 +88,9 @@ Reading reading_of(const TrainRun& run, const ir::models::Transformer& model, co
             [seq, decoder_seq](const auto& part, int64_t seed) {
               return std::make_unique<host::ContinuationSamples>(part, seq, decoder_seq, seed);
             }};
-  return {0, seq, [seq](const auto& part, int64_t seed) {
-            return std::make_unique<host::TextSamples>(part, seq, seed);
+  const int64_t end = document_end(run, model, name);
+  return {0, seq, [seq, end](const auto& part, int64_t seed) {
+            return std::make_unique<host::TextSamples>(part, seq, seed, end);
           }};
 }
 
@@ -94,6 +104,8 @@ Data text(const TrainRun& run, const ir::models::Transformer& model, const KeyNa
   check_lengths(all, validates, held_out.size(), reading.window, name);
   Data data{reading.samples(training, run.seed), all.identity(), training.identity()};
   if (run.spans) data.training += ", with missing spans";  // counts as another run
+  if (model.document_length > 0)
+    data.training += fmt::format(", documents end with {}", document_end(run, model, name));
   if (validates)
     data.held_out = {reading.samples(held_out, 0), host::Sampler(held_out, reading.window, 0).windows()};
   return data;

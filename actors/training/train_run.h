@@ -22,6 +22,7 @@ struct TrainRun {
   int64_t prefetch = 2;                // micro-batches of encoded images that are read and decoded ahead
   bool augment = true;                 // encoded images are cropped and mirrored at random
   bool spans = false;                  // of T5: text with missing spans, else text and its continuation
+  int64_t document_end = -1;           // the token that ends a document; -1: the vocabulary's last
   int64_t steps = 100;                 // optimizer steps in all, including those before a resumed checkpoint
   int64_t seed = 1;                    // of weights, dropout and the order of the data
   std::string lr_schedule = "cosine";  // cosine: down to min_learning_rate at the last step | constant

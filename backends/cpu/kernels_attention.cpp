@@ -38,10 +38,12 @@ struct Attention {
   int64_t queries() const { return q[2]; }
   int64_t width() const { return q[3]; }
   int64_t key_head(int64_t head) const { return (head + head_offset) / group; }
-  // Query s sees the keys from first(s) to visible(s). Both grow with s.
+  // Query s sees the keys from first(s) to visible(s), which grows with s. `seen` is that of its sample, by
+  // query, or null.
   int64_t visible(int64_t s) const { return causal ? std::clamp<int64_t>(s + offset + 1, 0, keys) : keys; }
-  int64_t first(int64_t s) const {
-    return window > 0 ? std::clamp<int64_t>(s + offset + 1 - window, 0, visible(s)) : 0;
+  int64_t first(int64_t s, const int64_t* seen) const {
+    const int64_t after = s + offset + 1, from_window = window > 0 ? after - window : 0;
+    return std::clamp<int64_t>(seen ? std::max(from_window, after - seen[s]) : from_window, 0, visible(s));
   }
 
   ir::Shape q;
@@ -56,15 +58,24 @@ struct Attention {
 struct Block {
   int64_t row;  // of the first query, over all batches and heads
   int64_t begin, count;
+  const int64_t* seen;  // of its sample
   int64_t first, keys;  // the keys that any of them sees: the first, and how many from there
 };
 
-// visit(block) for the blocks of one head.
+// The optional operand `seen`; null: the call has none.
+const int64_t* seen_in(const Operands& at, size_t operand) {
+  return at.inputs.size() > operand ? at.in<int64_t>(operand) : nullptr;
+}
+
+// visit(block) for the blocks of one head. `seen` is that of all samples, or null.
 template <class Visit>
-void each_block(const Attention& a, int64_t batch, int64_t head, Visit visit) {
+void each_block(const Attention& a, int64_t batch, int64_t head, const int64_t* seen, Visit visit) {
+  if (seen) seen += batch * a.queries();
   for (int64_t begin = 0; begin < a.queries(); begin += kBlock) {
-    const int64_t count = std::min(kBlock, a.queries() - begin), first = a.first(begin);
-    visit(Block{(batch * a.heads() + head) * a.queries() + begin, begin, count, first,
+    const int64_t count = std::min(kBlock, a.queries() - begin);
+    int64_t first = a.first(begin, seen);
+    for (int64_t i = 1; i < count; ++i) first = std::min(first, a.first(begin + i, seen));
+    visit(Block{(batch * a.heads() + head) * a.queries() + begin, begin, count, seen, first,
                 a.visible(begin + count - 1) - first});
   }
 }
@@ -161,7 +172,8 @@ class Forward {
         const auto k =
             turned(rows_of(at.in<T>(1) + key_row * a_.width(), a_.keys, a_.width(), k_), turned_k_);
         const auto v = rows_of(at.in<T>(2) + key_row * a_.value_width, a_.keys, a_.value_width, v_);
-        each_block(a_, batch, head, [&](const Block& block) { run(at, block, k, v, dropout); });
+        each_block(a_, batch, head, seen_in(at, 3),
+                   [&](const Block& block) { run(at, block, k, v, dropout); });
       }
     }
   }
@@ -175,7 +187,7 @@ class Forward {
     product<A>(q, columns_seen(k, block), scores);
     inverses_.resize(static_cast<size_t>(block.count));
     for (int64_t i = 0; i < block.count; ++i) {
-      const int64_t hidden = a_.first(block.begin + i) - block.first;  // before the window
+      const int64_t hidden = a_.first(block.begin + i, block.seen) - block.first;  // before the window
       const int64_t end = a_.visible(block.begin + i) - block.first, visible = hidden < end ? end : 0;
       A* const row = scores.data + i * scores.row_step;
       std::fill_n(row, std::min(hidden, visible), -std::numeric_limits<A>::infinity());
@@ -241,7 +253,7 @@ class Backward {
         std::fill_n(dv_.data, a_.keys * a_.value_width, A(0));
         for (int64_t head = 0; head < a_.heads(); ++head) {
           if (a_.key_head(head) != key_head) continue;
-          each_block(a_, batch, head, [&](const Block& block) { run(at, block, dropout); });
+          each_block(a_, batch, head, seen_in(at, 6), [&](const Block& block) { run(at, block, dropout); });
         }
         dk_sums_.end(dk);
         dv_sums_.end(dv);
@@ -273,7 +285,7 @@ class Backward {
 
   // A row of q k^T and one of dy v^T become p keep and ds.
   void scores(const Block& block, int64_t query, A* p, A* ds, A lse, A delta, const Dropout& dropout) const {
-    const int64_t first = a_.first(block.begin + query) - block.first;
+    const int64_t first = a_.first(block.begin + query, block.seen) - block.first;
     const int64_t visible = a_.visible(block.begin + query) - block.first;
     const auto scale = static_cast<A>(a_.scale);
     change_each(
@@ -305,7 +317,8 @@ bool has_types(ir::DType dtype, std::span<const ir::TensorType> operands, const 
 std::unique_ptr<Kernel> make_forward(const Call& call) {
   const Attention attention(call.inputs, call.attrs);
   return for_float(call.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Kernel> {
-    if (!has_types<T>(call.inputs[0].dtype, call.inputs, call.outputs[1])) return nullptr;
+    const auto operands = std::span(call.inputs).first(3);
+    if (!has_types<T>(call.inputs[0].dtype, operands, call.outputs[1])) return nullptr;
     return kernel(Forward<T>(attention));
   });
 }

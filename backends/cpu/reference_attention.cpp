@@ -11,10 +11,13 @@ namespace {
 // One row of attention: query (b, h, s) against the keys of its head.
 class Attention {
  public:
-  Attention(const HostTensor& q, const HostTensor& k, const HostTensor& v, const ir::Attrs& attrs)
+  // seen: by query, or null.
+  Attention(const HostTensor& q, const HostTensor& k, const HostTensor& v, const HostTensor* seen,
+            const ir::Attrs& attrs)
       : q_(q),
         k_(k),
         v_(v),
+        seen_(seen),
         shape_(q.type.shape),
         keys_(k.type.shape[2]),
         drop_(attrs, {shape_[0], shape_[1], shape_[2], keys_}) {
@@ -35,7 +38,8 @@ class Attention {
 
   // Keys that this row sees: from `first` to `visible`.
   int64_t first(int64_t row) const {
-    return window_ > 0 ? std::max<int64_t>(row % shape_[2] + offset_ + 1 - window_, 0) : 0;
+    const int64_t after = row % shape_[2] + offset_ + 1, from_window = window_ > 0 ? after - window_ : 0;
+    return std::max<int64_t>({from_window, seen_ ? after - seen(row) : 0, 0});
   }
   int64_t visible(int64_t row) const {
     return causal_ ? std::min(row % shape_[2] + offset_ + 1, keys_) : keys_;
@@ -62,7 +66,13 @@ class Attention {
   }
 
  private:
+  int64_t seen(int64_t row) const {
+    const int64_t batch = row / (shape_[1] * shape_[2]), query = row % shape_[2];
+    return static_cast<int64_t>(seen_->data[position(batch * shape_[2] + query, 1)]);
+  }
+
   const HostTensor &q_, &k_, &v_;
+  const HostTensor* seen_;
   ir::Shape shape_;
   int64_t keys_;
   Dropout drop_;
@@ -72,7 +82,7 @@ class Attention {
 };
 
 void forward(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
-  const Attention a(in[0], in[1], in[2], attrs);
+  const Attention a(in[0], in[1], in[2], in.size() > 3 ? &in[3] : nullptr, attrs);
   const int64_t width = a.value_width();
   for (int64_t row = 0; row < a.rows(); ++row) {
     double maximum = -INFINITY, sum = 0;
@@ -93,7 +103,7 @@ void forward(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
 void backward(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   const double* dy = in[0].data.data();
   const HostTensor &q = in[1], &k = in[2], &v = in[3];
-  const Attention a(q, k, v, attrs);
+  const Attention a(q, k, v, in.size() > 6 ? &in[6] : nullptr, attrs);
   const int64_t width = a.width(), value_width = a.value_width();
   for (int64_t row = 0; row < a.rows(); ++row) {
     const double* dy_row = dy + a.position(row, value_width);

@@ -11,6 +11,9 @@
 namespace boxcar::backends::cuda {
 namespace {
 
+// The optional operand `seen` is the last: behind q, k and v, and in the gradient also out and lse.
+size_t seen_operand(size_t first) { return first == 0 ? 3 : 6; }
+
 // Attention of a call, without its operands; q, k and v are the call's from operand `first`.
 Attention attention_of(const Call& call, size_t first) {
   const ir::Shape &q = call.inputs[first].shape, &k = call.inputs[first + 1].shape,
@@ -32,7 +35,7 @@ Attention attention_of(const Call& call, size_t first) {
 // --- on tensor cores, by cuDNN
 
 // Why a call cannot run on tensor cores; empty: it can. They take one 16-bit type but for lse, whole groups
-// of heads, no window, nothing dropped, nothing empty.
+// of heads, no window, no documents, nothing dropped, nothing empty.
 std::string slow_since(const Call& call, const Attention& a, size_t first) {
   const ir::DType type = call.inputs[first].dtype;
   if (type != ir::DType::bfloat16 && type != ir::DType::float16)
@@ -40,6 +43,7 @@ std::string slow_since(const Call& call, const Attention& a, size_t first) {
   if (ir::attr_float(call.attrs, "p") != 0)
     return "it drops probabilities (--dropout 0, or --attention unfused)";
   if (a.window > 0) return "queries see a window of keys (--attention-window 0)";
+  if (call.inputs.size() > seen_operand(first)) return "sequences have documents (--document-length 0)";
   if (a.head_offset != 0 || a.heads != a.key_heads * a.group)
     return "tensor parallelism cuts a group of query heads (a --tp that divides the key heads)";
   for (const ir::Types* types : {&call.inputs, &call.outputs})
@@ -141,6 +145,8 @@ std::unique_ptr<Kernel> attention(const Call& call, const Place& place, size_t f
     Attention x = a;
     x.drop = drop_at(act, act.call.attrs, scores);
     x.q = act.in(first), x.k = act.in(first + 1), x.v = act.in(first + 2);
+    if (const size_t seen = seen_operand(first); seen < act.inputs.size())
+      x.seen = static_cast<const int64_t*>(act.inputs[seen]);
     if (!gradient) {
       x.out = act.out(0), x.lse = act.out(1);
       return launch_attention(x, wide, act.stream);

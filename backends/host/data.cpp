@@ -161,13 +161,25 @@ void Sampler::read(int64_t window, std::span<int64_t> tokens, std::span<int64_t>
   std::copy_n(from.begin() + 1, seq, labels.begin());
 }
 
+std::vector<int64_t> seen_in_documents(std::span<const int64_t> tokens, int64_t end) {
+  std::vector<int64_t> seen;
+  seen.reserve(tokens.size());
+  bool ended = true;
+  for (const int64_t token : tokens) {
+    seen.push_back(ended ? 1 : seen.back() + 1);
+    ended = token == end;
+  }
+  return seen;
+}
+
 int64_t TextSamples::read(std::string_view input, int64_t index, std::span<const sbp::Range> ranges, bool,
                           std::byte* out) const {
   std::vector<int64_t> tokens(static_cast<size_t>(seq_)), labels(static_cast<size_t>(seq_));
   sampler_.sample(index, tokens, labels);
+  if (input == "labels") tokens = std::move(labels);
+  if (input == "seen") tokens = seen_in_documents(tokens, document_end_);
   const int64_t bytes = ranges[0].size() * static_cast<int64_t>(sizeof(int64_t));
-  std::memcpy(out, (input == "tokens" ? tokens : labels).data() + ranges[0].begin,
-              static_cast<size_t>(bytes));
+  std::memcpy(out, tokens.data() + ranges[0].begin, static_cast<size_t>(bytes));
   return bytes;
 }
 

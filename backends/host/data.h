@@ -83,17 +83,23 @@ class Sampler {
   int64_t seq_, seed_, windows_;
 };
 
-// Inputs "tokens" and "labels", int64[seq].
+// How many tokens of its own document each token sees, up to itself, where `end` is the last token of a
+// document: "a b | c d" with end b gives 1 2 1 2.
+std::vector<int64_t> seen_in_documents(std::span<const int64_t> tokens, int64_t end);
+
+// Inputs "tokens" and "labels", int64[seq], and if documents end with the token `document_end`, "seen"
+// (ir/models/transformer.h).
 class TextSamples : public Samples {
  public:
   // Throws as Sampler does.
-  TextSamples(TokenData data, int64_t seq, int64_t seed) : sampler_(std::move(data), seq, seed), seq_(seq) {}
+  TextSamples(TokenData data, int64_t seq, int64_t seed, int64_t document_end = -1)
+      : sampler_(std::move(data), seq, seed), seq_(seq), document_end_(document_end) {}
   int64_t read(std::string_view input, int64_t index, std::span<const sbp::Range> ranges, bool wide,
                std::byte* out) const override;
 
  private:
   Sampler sampler_;
-  int64_t seq_;
+  int64_t seq_, document_end_;
 };
 
 }  // namespace boxcar::backends::host

@@ -68,11 +68,12 @@ struct Framework {
   bool float8_operands_stay = false;
   // By op: factor on the bytes that boxcar's own kernel moves; and a further one if operands have 16 bits.
   std::map<std::string, double> op_bytes, half_op_bytes;
-  bool reduce_whole = false;       // gradients of sharded states are all-reduced
-  bool reduce_in_float32 = false;  // these, whatever their type
-  bool ring_attention = false;     // gathered keys and values go round in a ring (sim/ring_attention.h)
-  double outside_bytes = 0;        // of a device's memory outside tensors: context, libraries, NCCL
-  double fragmentation = 0;        // memory that is held but unused, as a share of memory that comes and goes
+  bool reduce_whole = false;        // gradients of sharded states are all-reduced
+  bool reduce_in_float32 = false;   // these, whatever their type
+  bool ring_attention = false;      // gathered keys and values go round in a ring (sim/ring_attention.h)
+  bool products_in_chunks = false;  // beside tensor parallelism's collectives (sim/product_rings.h)
+  double outside_bytes = 0;         // of a device's memory outside tensors: context, libraries, NCCL
+  double fragmentation = 0;  // memory that is held but unused, as a share of memory that comes and goes
   std::optional<CachingAllocator> allocator;  // none: an arena whose layout is planned
   FusedSoftmax fused_softmax;
   std::map<std::string, double> all_reduces;  // by tensor of a layer: how often tensor parallelism reduces it
@@ -136,6 +137,7 @@ void visit(Visitor& v, Framework& f) {
   v.flag("reduce_whole", f.reduce_whole);
   v.flag("reduce_in_float32", f.reduce_in_float32);
   v.flag("ring_attention", f.ring_attention);
+  v.flag("products_in_chunks", f.products_in_chunks);
   v.names("op_bytes", 0.1, 100, f.op_bytes);
   v.names("half_op_bytes", 0.01, 100, f.half_op_bytes);
   v.flag("pads_channels", f.pads_channels);

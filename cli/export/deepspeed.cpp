@@ -212,6 +212,7 @@ std::vector<Row> make_rows() {
         "model.qk_norm",
         "model.attention_window",
         "model.full_attention_every",
+        "model.document_length",
         "model.mlp",
         "model.gelu",
         "model.norm",

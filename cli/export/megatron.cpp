@@ -366,6 +366,14 @@ std::vector<Row> make_rows() {
                                                                                  // key
          if (m.full_attention_every > 0) w.set("--window-attn-skip-freq", m.full_attention_every);
        }},
+      {{"model.document_length"},
+       {},
+       "fused attention reads no mask of documents",
+       [](Writer& w) {
+         if (w.from.model().document_length > 0)
+           w.cannot("model.document_length",
+                    "fused attention reads no mask of documents, and sequences are one each");
+       }},
       {{"model.seq", "model.decoder_seq"},
        {"--seq-length", "--encoder-seq-length", "--decoder-seq-length", "--max-position-embeddings"},
        "",

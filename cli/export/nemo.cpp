@@ -274,6 +274,14 @@ std::vector<Row> make_rows() {
          if (w.from.model().lora_rank > 0)
            w.cannot("model.lora_rank", "adapters are a transform of llm.peft; GPTConfig's is written");
        }},
+      {{"model.document_length"},
+       {},
+       "packed sequences are of the data for fine-tuning, and MockDataModule is written",
+       [](Writer& w) {
+         if (w.from.model().document_length > 0)
+           w.cannot("model.document_length",
+                    "packed sequences are of the data for fine-tuning; MockDataModule is written");
+       }},
       {{"model.seq"},
        {"GPTConfig.seq_length", "MockDataModule.seq_length"},
        "",

@@ -89,6 +89,9 @@ void write_structure(Writer& w) {
   if (m.lora_rank > 0) w.cannot("model.lora_rank", "llama3 has no adapters");
   if (m.attention_window > 0) w.cannot("model.attention_window", "llama3 sees all tokens");
   if (m.full_attention_every > 0) w.cannot("model.full_attention_every", "llama3 sees all tokens");
+  if (m.document_length > 0)
+    w.leave("model.document_length",
+            "give the flavor attn_mask_type=\"block_causal\" and the attention that has it");
   if (m.mlp != "swiglu") w.cannot("model.mlp", "llama3 has swiglu");
   if (m.mlp == "gelu" && m.gelu != "erf") w.cannot("model.gelu", "llama3 has swiglu");
   if (m.norm != "rms") w.cannot("model.norm", "llama3 has rms");
@@ -270,6 +273,7 @@ std::vector<Row> make_rows() {
         "model.qk_norm",
         "model.attention_window",
         "model.full_attention_every",
+        "model.document_length",
         "model.expert_ffn",
         "model.shared_experts",
         "model.dense_layers",

@@ -17,6 +17,7 @@
 #include "backends/machines/framework.h"
 #include "backends/machines/named_constants.h"
 #include "cli/effects.h"
+#include "cli/job_labels.h"
 #include "cli/output.h"
 #include "cli/quantities.h"
 #include "cli/report_text.h"

@@ -46,8 +46,9 @@ void rotary(GradContext& g) {
 }
 
 void attention(GradContext& g) {
-  give_all(g, g.emit_all("qkv", "scaled_dot_product_attention_grad",
-                         {g.dy(), g.x(0), g.x(1), g.x(2), g.y(0), g.y(1)}, g.attrs()));
+  std::vector<TensorId> operands{g.dy(), g.x(0), g.x(1), g.x(2), g.y(0), g.y(1)};
+  if (g.inputs() > 3) operands.push_back(g.x(3));  // where documents begin
+  give_all(g, g.emit_all("qkv", "scaled_dot_product_attention_grad", operands, g.attrs()));
 }
 
 // --- mixture of experts. The choice of an expert has no gradient; the router's gradient comes through the

@@ -42,6 +42,7 @@ class Writer {
     const int64_t labelled = pretraining() ? c_.masked : c_.decoder_seq > 0 ? c_.decoder_seq : c_.seq;
     const TensorId labels = b_.input("labels", {{batch_, labelled}, DType::int64});
     b_.set_layer(-1, "");
+    if (c_.document_length > 0) seen_ = b_.input("seen", {{batch_, c_.seq}, DType::int64});
     return labels;
   }
 
@@ -263,10 +264,15 @@ class Writer {
 
   bool causal() const { return c_.family != "bert" && c_.family != "t5"; }
 
-  TensorId flash_core(const std::vector<TensorId>& heads, bool causal, const std::string& at) {
+  TensorId flash_core(std::vector<TensorId> operands, bool causal, const std::string& at) {
+    if (seen_ >= 0) operands.push_back(seen_);
     const int64_t op = c_.dropout > 0 ? random_ops_++ : 0;  // so that dropouts behind it draw as without it
-    return b_.op1("scaled_dot_product_attention", heads,
-                  {{"causal", causal}, {"window", window_}, {"p", c_.dropout}, {"op", op}},
+    return b_.op1("scaled_dot_product_attention", operands,
+                  {{"causal", causal},
+                   {"window", window_},
+                   {"document", c_.document_length},
+                   {"p", c_.dropout},
+                   {"op", op}},
                   at + ".core.flash");
   }
 
@@ -391,7 +397,7 @@ class Writer {
   Transformer c_;
   int64_t batch_;
   Builder b_;
-  TensorId tokens_ = -1, word_ = -1;
+  TensorId tokens_ = -1, word_ = -1, seen_ = -1;
   int64_t random_ops_ = 0, window_ = 0;
 };
 
@@ -399,6 +405,7 @@ class Writer {
 
 Graph build(const Transformer& config, int64_t batch) {
   const Transformer c = complete(config);
+  check_attention(c);
   require(batch > 0, "batch", fmt::format("is {}, expected at least 1", batch));
   return Writer(c, batch).run();
 }

@@ -45,6 +45,11 @@ struct Transformer {
   // For causal attention. A query sees attention_window keys up to its own, 0: all. In every
   // full_attention_every-th layer it sees all, 0: in no layer.
   int64_t attention_window = 0, full_attention_every = 0;
+  // gpt and llama with `flash`: sequences consist of documents, and a query sees no key of another one. This
+  // is their mean length, which only the work depends on; 0: a sequence is one document. The input "seen",
+  // int64[batch, seq], says how many tokens of its own document a position sees, up to itself. Positions are
+  // counted from the start of the sequence.
+  int64_t document_length = 0;
   // Latent attention (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1): keys and values come from a latent of
   // kv_lora_rank, 0: from the stream as usual. Queries come from a latent of q_lora_rank, 0: from the stream.
   // Heads of queries and keys have qk_nope_head_dim elements without positions, and qk_rope_head_dim with
@@ -67,6 +72,8 @@ const std::vector<std::string>& transformer_families();
 Transformer defaults(const std::string& family);
 // Fills in values that the family leaves open. Throws Error naming the key for impossible sizes.
 Transformer complete(Transformer config);
+// Throws Error naming the key if a completed model needs attention as one op and has it not.
+void check_attention(const Transformer& config);
 
 // Names: "embedding.word", "h0.ln1", "h0.attn.qkv", "h0.attn.proj", "h0.ln2", "h0.mlp.fc1", "h0.mlp.fc2",
 // "ln_f", "head", "loss", with qk_norm "h0.attn.ln_q", "h0.attn.ln_k". In place of "h0.attn.qkv", latent

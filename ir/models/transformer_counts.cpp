@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ir/models/transformer.h"
+#include "ir/ops/attention_work.h"
 
 namespace boxcar::ir::models {
 namespace {
@@ -90,18 +91,20 @@ double model_flops(const Transformer& config, int64_t batch) {
   const auto layers = static_cast<double>(c.layers), with_experts = static_cast<double>(expert_layers(c));
   const double weights = with_experts * mixture + (layers - with_experts) * dense;
   // Two operations per weight and token, three products (one forward, two backward); scores and context over
-  // all of s.
+  // all keys.
   const auto vocab = static_cast<double>(padded_vocab(c)), masked = static_cast<double>(c.masked);
   const double head = c.masked > 0 ? masked * h * (h + vocab) + h * (h + 2) : s * h * vocab;
+  const auto keys =
+      static_cast<double>(tokens_together(c.document_length, c.seq));  // of a document or sequence
   if (c.lora_rank > 0) {  // no gradients of other weights, and none of the first layer's input
     const auto adapters = static_cast<double>(adapter_weights(c));
     const auto qkv = h * static_cast<double>((c.heads + 2 * c.kv_heads) * c.head_dim);
     const auto rank = static_cast<double>(c.lora_rank);
     return b * s * (layers * (4 * dense + 6 * adapters) - 2 * (qkv + h * rank)) +
-           layers * 3 * (4 * b * s * s * scored) + 4 * b * head;
+           layers * 3 * (4 * b * s * keys * scored) + 4 * b * head;
   }
   if (c.decoder_layers == 0)
-    return 6 * b * s * weights + layers * 3 * (4 * b * s * s * scored) + 6 * b * head;
+    return 6 * b * s * weights + layers * 3 * (4 * b * s * keys * scored) + 6 * b * head;
   // The decoder's tokens attend to their own and to the encoder's, whose keys and values are computed for
   // each decoder layer.
   const auto t = static_cast<double>(c.decoder_seq), decoder = static_cast<double>(c.decoder_layers);

@@ -55,6 +55,10 @@ void check_sizes(const Transformer& c) {
           "needs attention_window");
   require(c.full_attention_every >= 0, "full_attention_every",
           fmt::format("is {}, expected 0 (no layer) or more", c.full_attention_every));
+  require(c.document_length >= 0, "document_length",
+          fmt::format("is {}, expected 0 (a sequence is one document) or more", c.document_length));
+  require(c.document_length == 0 || c.family == "gpt" || c.family == "llama", "document_length",
+          "is of family gpt or llama");
   require(c.dropout >= 0 && c.dropout < 1, "dropout",
           fmt::format("is {}, expected at least 0 and below 1", c.dropout));
   require(c.masked >= 0 && c.masked < c.seq, "masked",
@@ -172,6 +176,7 @@ Transformer complete(Transformer c) {
                  {"expert_every", c.expert_every},
                  {"attention_window", c.attention_window},
                  {"full_attention_every", c.full_attention_every},
+                 {"document_length", c.document_length},
                  {"q_lora_rank", c.q_lora_rank},
                  {"kv_lora_rank", c.kv_lora_rank},
                  {"qk_nope_head_dim", c.qk_nope_head_dim},
@@ -202,6 +207,11 @@ Transformer complete(Transformer c) {
   check_latent(c);
   check_lora(c);
   return c;
+}
+
+void check_attention(const Transformer& config) {
+  require(config.document_length == 0 || config.flash, "document_length",
+          "needs attention as one kernel (flash)");
 }
 
 int64_t capacity(const Transformer& config) {

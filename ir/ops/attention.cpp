@@ -4,14 +4,17 @@
 //   k^T)
 //
 // Query heads share key heads in groups (grouped-query attention). A causal mask hides key t from query s if
-// t > s + offset, and with a window w also if t <= s + offset - w. With dropout, probabilities [b, h, s, t]
-// are dropped as by the op dropout.
+// t > s + offset, and with a window w also if t <= s + offset - w. The operand `seen`, [b, s], is a window of
+// each query: it ends attention where the query's document begins. `document` is the mean length of
+// documents, for the work alone. With dropout, probabilities [b, h, s, t] are dropped as by the op dropout.
 //
 // It can be split by batch, by head (key heads are split with the query heads that use them, or whole on
 // every device) and by query sequence. A part has `offset`, the position of its first query minus that of its
 // first key. If keys stay whole, it also has the map from its heads to key heads: head i uses key head (i +
 // head_offset) / group; group 0 stands for heads / key heads. The gradient can also be split by key sequence,
 // because lse and out already hold the sums over all keys. Ring attention relies on this.
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "ir/ops/attention_work.h"
@@ -22,12 +25,15 @@ namespace {
 
 enum AttentionAxis : size_t { kSamples, kHead, kSequence, kHeadWidth };
 
-// q, k and v as operands of the forward or the backward op.
+// Operands of the forward or the backward op; `seen` may be null.
 struct Operands {
   const TensorType &q, &k, &v;
+  const TensorType* seen;
 };
-Operands forward_operands(const Types& in) { return {in[0], in[1], in[2]}; }
-Operands backward_operands(const Types& in) { return {in[1], in[2], in[3]}; }
+Operands forward_operands(const Types& in) { return {in[0], in[1], in[2], in.size() > 3 ? &in[3] : nullptr}; }
+Operands backward_operands(const Types& in) {
+  return {in[1], in[2], in[3], in.size() > 6 ? &in[6] : nullptr};
+}
 
 int64_t group_of(const Operands& x, const Attrs& attrs) {
   const int64_t group = attr_int(attrs, "group");
@@ -51,6 +57,16 @@ void check_heads(const char* op, const Operands& x, const Attrs& attrs) {
   }
 }
 
+void check_seen(const char* op, const Operands& x, const Attrs& attrs) {
+  const bool causal = attr_bool(attrs, "causal");
+  if (attr_int(attrs, "document") < 0 || (attr_int(attrs, "document") > 0 && !causal))
+    refuse_attr(op, "document", attrs, "0, or more where causal");
+  if (!x.seen) return;
+  if (!causal) refuse_attr(op, "causal", attrs, "true with seen");
+  if (x.seen->dtype != DType::int64) refuse(op, "seen", *x.seen, "int64");
+  need_shape(op, "seen", *x.seen, {x.q.shape[kSamples], x.q.shape[kSequence]}, "q", x.q);
+}
+
 void check_operands(const char* op, const Operands& x, const Attrs& attrs) {
   exact_rank(op, "q", x.q, 4);
   exact_rank(op, "k", x.k, 4);
@@ -62,6 +78,7 @@ void check_operands(const char* op, const Operands& x, const Attrs& attrs) {
   check_heads(op, x, attrs);
   check_random(op, attrs, probabilities(x));
   check_window(op, attrs);
+  check_seen(op, x, attrs);
 }
 
 TensorType out_of(const Operands& x) {
@@ -97,6 +114,13 @@ bool heads_together(const Operands& x, const Attrs& attrs, int64_t parts) {
          aligned(heads, key_heads, parts);
 }
 
+// The rules of the op without `seen`, which all heads read.
+std::vector<sbp::Signature> with_seen(std::vector<sbp::Signature> rules, const Operands& x) {
+  if (x.seen)
+    for (sbp::Signature& rule : rules) rule.inputs.push_back(sbp::Sbp::B());
+  return rules;
+}
+
 std::vector<sbp::Signature> forward_extra(const Types& in, const Attrs& attrs, int64_t parts) {
   static const auto kRules =
       parse_all({"S(1), B, B -> S(1), S(1)", "B, B, S(3) -> S(3), B", "B, B, P(sum) -> P(sum), B"});
@@ -104,7 +128,7 @@ std::vector<sbp::Signature> forward_extra(const Types& in, const Attrs& attrs, i
   if (heads_together(forward_operands(in), attrs, parts)) {
     rules.push_back(sbp::parse_signature("S(1), S(1), S(1) -> S(1), S(1)"));
   }
-  return rules;
+  return with_seen(std::move(rules), forward_operands(in));
 }
 
 std::vector<sbp::Signature> backward_extra(const Types& in, const Attrs& attrs, int64_t parts) {
@@ -114,7 +138,7 @@ std::vector<sbp::Signature> backward_extra(const Types& in, const Attrs& attrs, 
   if (heads_together(backward_operands(in), attrs, parts)) {
     rules.push_back(sbp::parse_signature("S(1), S(1), S(1), S(1), S(1), S(1) -> S(1), S(1), S(1)"));
   }
-  return rules;
+  return with_seen(std::move(rules), backward_operands(in));
 }
 
 Attrs localize_query(const Operands& x, const Attrs& attrs, sbp::Sbp q, bool keys_split, int64_t parts,
@@ -157,7 +181,7 @@ double forward_flops(const Operands& x, const Attrs& attrs) {
   const double pairs = static_cast<double>(probabilities(x).elements());
   const double width = static_cast<double>(x.q.shape[kHeadWidth] + x.v.shape[kHeadWidth]);
   if (!attr_bool(attrs, "causal")) return 2 * pairs * width;
-  return 2 * pairs * width * causal_share(attr_int(attrs, "window"), tokens_of(x));
+  return 2 * pairs * width * seen_share(window_of(attrs), document_of(attrs), tokens_of(x));
 }
 
 Work forward_work(const Types& in, const Types& out, const Attrs& attrs) {
@@ -173,6 +197,7 @@ Attrs attention_attrs() {
   Attrs attrs = random_attrs();
   attrs.insert({{"causal", false},
                 {"window", int64_t{0}},
+                {"document", int64_t{0}},
                 {"scale", 0.0},  // 0: 1 / sqrt(d)
                 {"offset", int64_t{0}},
                 {"group", int64_t{0}},
@@ -180,12 +205,22 @@ Attrs attention_attrs() {
   return attrs;
 }
 
-// Heads with their own key heads; grouped and causal; with a window; one key head with dropout. They are
-// small because law 1 tries every combination of layouts.
+// Heads with their own key heads; grouped and causal; with a window; with documents; one key head with
+// dropout. They are small because law 1 tries every combination of layouts.
 struct AttentionExample {
   TensorType q, k, v, out, lse;
   Attrs attrs;
+  bool has_documents = false;
 };
+// A call on these operands and, with documents, on `seen`.
+Sample sample_of(const AttentionExample& x, Types inputs, std::vector<Domain> domains) {
+  if (x.has_documents) {
+    const Shape& q = x.q.shape;
+    inputs.push_back({{q[kSamples], q[kSequence]}, DType::int64});
+    domains.push_back({1, static_cast<double>(q[kSequence]), 1});
+  }
+  return {.inputs = std::move(inputs), .attrs = x.attrs, .domains = std::move(domains)};
+}
 std::vector<AttentionExample> attention_examples(const Extent& n) {
   const auto example = [](int64_t b, int64_t heads, int64_t key_heads, int64_t s, int64_t t, int64_t width,
                           Attrs attrs) {
@@ -195,20 +230,31 @@ std::vector<AttentionExample> attention_examples(const Extent& n) {
         f32({b, heads, s, width}), f32({b, heads, s}),        std::move(attrs)};
   };
   const auto few = [&] { return 2 + n() % 3; };
+  AttentionExample documents = example(2, 2, 2, 4, 4, 1, {{"causal", true}, {"document", int64_t{2}}});
+  documents.has_documents = true;
   return {example(2, 3, 3, 2, few(), 2, {}), example(1, 6, 3, few(), few(), 2, {{"causal", true}}),
           example(1, 2, 1, 4, 4, 1, {{"causal", true}, {"window", int64_t{2}}}),
-          example(2, 4, 1, 3, few(), 1, {{"p", 0.5}})};
+          example(2, 4, 1, 3, few(), 1, {{"p", 0.5}}), std::move(documents)};
+}
+
+// The index map of a call without `seen` (`count` operands) and with it.
+MapFunction either(std::string_view operands, size_t count, std::string_view results) {
+  return [count, without = fixed_map(fmt::format("{} -> {}", operands, results)),
+          with = fixed_map(fmt::format("{}, b s -> {}", operands, results))](const Types& in,
+                                                                             const Attrs& attrs) {
+    return in.size() > count ? with(in, attrs) : without(in, attrs);
+  };
 }
 
 OpDef attention() {
   return {
       .name = "scaled_dot_product_attention",
-      .inputs = {"q", "k", "v"},
+      .inputs = {"q", "k", "v", "seen?"},
       .outputs = {"out", "lse"},
       .attrs = attention_attrs(),
       .family = Family::attention,
       .infer = infer_forward,
-      .index_map = fixed_map("b _ s _, b _ _ _, b _ _ _ -> b _ s _, b _ s"),
+      .index_map = either("b _ s _, b _ _ _, b _ _ _", 3, "b _ s _, b _ s"),
       .extra = forward_extra,
       .extra_reason = "heads are split in whole groups or by offset; v is linear in out and absent from lse",
       .localize = localize_forward,
@@ -217,7 +263,7 @@ OpDef attention() {
       .samples = [](const Extent& n) {
         std::vector<Sample> samples;
         for (auto& x : attention_examples(n))
-          samples.push_back({.inputs = {x.q, x.k, x.v}, .attrs = x.attrs});
+          samples.push_back(sample_of(x, {x.q, x.k, x.v}, std::vector<Domain>(3)));
         return samples;
       }};
 }
@@ -225,13 +271,13 @@ OpDef attention() {
 OpDef attention_grad() {
   return {
       .name = "scaled_dot_product_attention_grad",
-      .inputs = {"dy", "q", "k", "v", "out", "lse"},
+      .inputs = {"dy", "q", "k", "v", "out", "lse", "seen?"},
       .outputs = {"dq", "dk", "dv"},
       .attrs = attention_attrs(),
       .family = Family::attention,
       .infer = infer_backward,
-      .index_map = fixed_map("b _ s e, b _ s _, b _ t _, b _ t e, b _ s e, b _ s -> b _ s _, b _ t _, b _ t e"
-                             " ; sum s t e ; linear 0"),
+      .index_map = either("b _ s e, b _ s _, b _ t _, b _ t e, b _ s e, b _ s", 6,
+                          "b _ s _, b _ t _, b _ t e ; sum s t e ; linear 0"),
       .extra = backward_extra,
       .extra_reason = "heads as in the forward op; dq and dk are linear in (v, out), dv depends on neither",
       .localize = localize_backward,
@@ -240,9 +286,9 @@ OpDef attention_grad() {
       .samples = [](const Extent& n) {
         std::vector<Sample> samples;
         for (auto& x : attention_examples(n)) {
-          samples.push_back({.inputs = {x.out, x.q, x.k, x.v, x.out, x.lse},
-                             .attrs = x.attrs,
-                             .domains = {{}, {}, {}, {}, {}, {4, 12, 1}}});  // lse: probabilities below one
+          std::vector<Domain> domains(6);
+          domains[5] = {4, 12, 1};  // lse: probabilities below one
+          samples.push_back(sample_of(x, {x.out, x.q, x.k, x.v, x.out, x.lse}, std::move(domains)));
         }
         return samples;
       }};

@@ -192,15 +192,6 @@ OpDef running_average() {
     if (in.size() > 2) need_shape(running_average_op, "finite", in[2], {}, "average", in[0]);
     return {in[0]};
   };
-  auto map = [](const Types& in, const Attrs&) {
-    sbp::IndexMap result;
-    result.inputs.assign(2, indices("i", in[0].shape.size()));
-    result.outputs = {result.inputs[0]};
-    result.linear = {{0, 1}};
-    result.increasing = {0, 1};
-    result.inputs.resize(in.size());  // the flag
-    return result;
-  };
   auto samples = [](const Extent& n) -> std::vector<Sample> {
     const TensorType averages = f32({n()}), flag = {{}, DType::boolean};
     return {{.inputs = {averages, averages}},
@@ -212,7 +203,7 @@ OpDef running_average() {
           .attrs = {{"momentum", 0.1}},
           .family = Family::none,
           .infer = infer,
-          .index_map = map,
+          .index_map = moving_average_map,
           .tolerance = 1e-12,
           .samples = samples};
 }

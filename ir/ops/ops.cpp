@@ -50,6 +50,16 @@ Indices indices(std::string_view prefix, size_t count) {
   return names;
 }
 
+sbp::IndexMap moving_average_map(const Types& in, const Attrs&) {
+  sbp::IndexMap result;
+  result.inputs.assign(2, indices("i", in[0].shape.size()));
+  result.outputs = {result.inputs[0]};
+  result.linear = {{0, 1}};
+  result.increasing = {0, 1};
+  result.inputs.resize(in.size());
+  return result;
+}
+
 std::function<sbp::IndexMap(const Types&, const Attrs&)> fixed_map(std::string_view text) {
   return [map = sbp::parse_index_map(text)](const Types&, const Attrs&) { return map; };
 }

@@ -64,6 +64,8 @@ using Indices = std::vector<sbp::Index>;
 Indices indices(std::string_view prefix, size_t count);
 // i0 i1, i0 i1 -> i0 i1: operands and result have one shape.
 sbp::IndexMap pointwise_map(const Types& in);
+// i0 i1, i0 i1 -> i0 i1 for a mean of the first two operands with positive weights; a third is a flag.
+sbp::IndexMap moving_average_map(const Types& in, const Attrs&);
 // The same map for all types, parsed once.
 std::function<sbp::IndexMap(const Types&, const Attrs&)> fixed_map(std::string_view text);
 

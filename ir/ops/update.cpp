@@ -304,15 +304,6 @@ void add_second_moment(std::vector<OpDef>& out) {
     if (in.size() > 2 && !in[2].shape.empty()) refuse("second_moment", "finite", in[2], "a scalar");
     return {in[1]};
   };
-  auto map = [](const Types& in, const Attrs&) {
-    IndexMap result;
-    result.inputs.assign(2, indices("i", in[0].shape.size()));
-    result.outputs = {result.inputs[0]};
-    result.linear = {{0, 1}};
-    result.increasing = {0, 1};
-    result.inputs.resize(in.size());  // the flag
-    return result;
-  };
   auto samples = [](const Extent& n) {
     std::vector<Sample> some = update_samples(2, {{0, 8, 0.5}, {0, 8, 0.5}})(n);
     some[1].inputs.push_back({{}, DType::boolean});
@@ -325,7 +316,7 @@ void add_second_moment(std::vector<OpDef>& out) {
                  .outputs = {"moment"},
                  .attrs = {{"power", 0.8}, {"eps", 1e-30}, {"step", int64_t{1}}},
                  .infer = infer,
-                 .index_map = map,
+                 .index_map = moving_average_map,
                  .work = per_element(4),
                  .tolerance = 1e-12,
                  .samples = samples});

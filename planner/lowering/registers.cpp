@@ -60,9 +60,14 @@ void Registers::set(ValueId v, int reg, int ready) {
 
 int Registers::make_for(ValueId v) {
   set(v, make(value(v).t, value(v).layout, value(v).suffix));
+  place(v);
+  return held(v).reg;
+}
+
+// Moves a value's register to the memory of the host if it belongs there.
+void Registers::place(ValueId v) {
   ir::Register& made = at(builder_.program.registers, held(v).reg);
   if (value(v).on_host) made.host_bytes = std::exchange(made.bytes, 0);
-  return held(v).reg;
 }
 
 int Registers::make(TensorId t, const NdSbp& layout, const std::string& suffix) {
@@ -86,10 +91,9 @@ int Registers::copy_to(ValueId v, int source) {
   const ir::Register from = at(builder_.program.registers, source);
   const int reg = builder_.add_register(names_.unique(stage_.tensor(value(v).t).name + value(v).suffix),
                                         from.type, from.memory, slot_bytes(from));
-  ir::Register& made = at(builder_.program.registers, reg);
-  made.over = from.over;
-  if (value(v).on_host) made.host_bytes = std::exchange(made.bytes, 0);
+  at(builder_.program.registers, reg).over = from.over;
   set(v, reg);
+  place(v);
   return reg;
 }
 

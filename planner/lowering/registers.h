@@ -65,6 +65,7 @@ class Registers {
 
  private:
   const Value& value(ValueId v) const { return at(tasks_.values, v); }
+  void place(ValueId v);
   double kept_beside(ir::TensorId t, const std::string& suffix) const;
 
   const Stage& stage_;

@@ -110,12 +110,14 @@ constexpr int64_t tile_queries = 128;
 
 // A causal kernel has short rows and reaches the rate of a full one at a quarter of the sequence
 // (fit_attention.py), if the device has no curve for it. One with a window runs like a causal one without if
-// that is quicker.
+// that is quicker. Documents of a sequence run like shorter sequences of a larger batch.
 double attention_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                          const ir::Work& work, const ir::Attrs& attrs) {
   const bool backward = ir::kind_of(def.name) == ir::OpKind::attention_grad;
   const auto& keys = inputs[backward ? 2 : 1].shape;  // [batch, heads, sequence, head size]
-  double sequence = keys.size() >= 2 ? static_cast<double>(keys[keys.size() - 2]) : 1;
+  const int64_t document = ir::document_of(attrs);
+  double sequence =
+      keys.size() >= 2 ? static_cast<double>(ir::tokens_together(document, keys[keys.size() - 2])) : 1;
   double head = keys.empty() ? 1 : static_cast<double>(keys.back());
   auto found = attrs.find("causal");
   const bool causal = found != attrs.end() && std::get<bool>(found->second);
@@ -129,9 +131,10 @@ double attention_seconds(const DeviceProfile& device, const ir::OpDef& def, cons
   };
   const auto rate = [&](double keys_of_a_row) { return rate_by(full.at(keys_of_a_row)); };
   double computing = work.flops / (causal && !own.x.empty() ? rate_by(own.at(whole)) : rate(sequence));
-  if (const int64_t window = attention_window(attrs); window > 0) {
+  if (const int64_t window = ir::window_of(attrs); window > 0) {
     const auto& queries = inputs[backward ? 1 : 0].shape;
-    const int64_t tokens = std::max(queries[queries.size() - 2], keys[keys.size() - 2]);
+    const int64_t tokens =
+        ir::tokens_together(document, std::max(queries[queries.size() - 2], keys[keys.size() - 2]));
     computing *= ir::causal_share(0, tokens) / ir::causal_share(window, tokens);
     const double keys_of_a_tile = static_cast<double>(window + tile_queries);
     const double work_of_tiles = work.flops * keys_of_a_tile / static_cast<double>(window);
@@ -183,10 +186,6 @@ const char* role_name(const ir::OpDef& def, const ir::Attrs& attrs) {
   const ProductRole role = ir::role_of(def, attrs);
   if (role == ProductRole::forward) return "matmul";
   return role == ProductRole::input_grad ? "matmul_input_grad" : "matmul_weight_grad";
-}
-
-int64_t attention_window(const ir::Attrs& attrs) {
-  return attrs.contains("window") ? ir::attr_int(attrs, "window") : 0;
 }
 
 double kernel_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,

@@ -38,7 +38,4 @@ bool has_odd_rows(const ir::Types& inputs, const ir::Types& outputs);
 // compute rate of odd rows.
 const char* role_name(const ir::OpDef& def, const ir::Attrs& attrs);
 
-// The most keys that a query of a fused attention sees; 0: all, also if a plan does not say.
-int64_t attention_window(const ir::Attrs& attrs);
-
 }  // namespace boxcar::sim

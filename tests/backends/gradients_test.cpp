@@ -87,7 +87,8 @@ const Row kRows[] = {
     {"rms_norm_grad", "rms_norm", "dy0 x0 x1 y1", "x0 x1"},
     {"sample_rows_grad", "sample_rows", "dy0 x1", "x0", classes},
     {"scale_mask_softmax_grad", "scale_mask_softmax", "dy0 y0", "x0"},
-    {"scaled_dot_product_attention_grad", "scaled_dot_product_attention", "dy0 x0 x1 x2 y0 y1", "x0 x1 x2"},
+    {"scaled_dot_product_attention_grad", "scaled_dot_product_attention", "dy0 x0 x1 x2 y0 y1 x3?",
+     "x0 x1 x2"},
     {"slice_grad", "slice", "dy0", "x0", whole_shape},
     {"softmax_grad", "softmax", "dy0 y0", "x0"},
     {"split_heads_grad", "split_heads", "dy0 dy1 dy2", "x0"},
@@ -107,18 +108,21 @@ std::vector<Row> all_rows() {
   return rows;
 }
 
-// The words of `text`, with "xs" expanded to all `inputs` inputs.
+size_t number(const std::string& word) { return static_cast<size_t>(word.back() - '0'); }
+
+// The words of `text`, with "xs" expanded to all `inputs` inputs, and "x3?" left out if there is no such
+// input.
 std::vector<std::string> words(const std::string& text, size_t inputs) {
   std::istringstream in(text);
   std::vector<std::string> result;
   for (std::string word; in >> word;) {
-    if (word != "xs") result.push_back(word);
+    const bool optional = word.back() == '?';
+    if (optional) word.pop_back();
+    if (word != "xs" && (!optional || number(word) < inputs)) result.push_back(word);
     for (size_t i = 0; word == "xs" && i < inputs; ++i) result.push_back(fmt::format("x{}", i));
   }
   return result;
 }
-
-size_t number(const std::string& word) { return static_cast<size_t>(word.back() - '0'); }
 
 HostTensor draw(std::mt19937_64& random, const ir::TensorType& type, const ir::Domain* domain) {
   HostTensor tensor = backends::cpu::zeros(type);

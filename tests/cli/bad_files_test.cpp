@@ -59,7 +59,8 @@ const FileCase file_cases[] = {
      {},
      "job.yaml:1:9: unknown key \"layerz\" under model (did you mean layers?); known are "
      "family, layers, hidden, heads, seq, vocab, ffn, kv_heads, head_dim, qk_norm, attention_window, "
-     "full_attention_every, q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim, "
+     "full_attention_every, document_length, q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, "
+     "v_head_dim, "
      "lora_rank, lora_alpha, lora_dropout, lora_mlp, mlp, gelu, norm, norm_epsilon, position, rotary_base, "
      "tied, bias, qkv_bias, dropout, pad_vocab, experts, "
      "top_k, expert_ffn, shared_experts, dense_layers, expert_every, weigh_inside, masked, decoder_layers, "

@@ -16,6 +16,7 @@
 #include "bad_input.h"
 #include "cli/catalog.h"
 #include "cli/job.h"
+#include "cli/job_labels.h"
 
 namespace boxcar::tests {
 namespace {

@@ -60,6 +60,8 @@ TEST_F(Train, RefusesWhatCannotBe) {
       {{"--model=t5", "--objective=spans", "--decoder-seq=9", "--vocab=3"},
        2,
        "--vocab: is 3; its last 3 tokens mark spans, expected 4 or more"},
+      {{"--document-length=4", "--document-end=256"}, 2, "--document-end: is 256, expected below vocab 256"},
+      {{"--document-end=10"}, 2, "--document-end: has no effect unless document_length is given"},
       {{"--steps=0"}, 2, "--steps: got \"0\", expected a whole number from 1 to 1000000000"},
       {{"--warmup-steps=6"}, 2, "--warmup-steps: 6 of 6 steps (leave some for training)"},
       {{"--lr-schedule=constant", "--min-learning-rate=0.0001"},

@@ -220,5 +220,19 @@ TEST(Sampler, RefusesTooFewTokens) {
             "2: data: has 0 tokens, expected at least the 9 of a sample (use more text or a shorter seq)");
 }
 
+TEST(TextSamples, SayHowMuchOfItsDocumentATokenSees) {
+  using backends::host::seen_in_documents;
+  EXPECT_THAT(seen_in_documents(std::vector<int64_t>{5, 9, 7, 9, 9, 1, 2}, 9),
+              ElementsAre(1, 2, 1, 2, 1, 1, 2));
+  EXPECT_THAT(seen_in_documents(std::vector<int64_t>{5, 9, 7}, 3), ElementsAre(1, 2, 3));
+  const TemporaryFolder folder;
+  const backends::host::TextSamples samples(
+      TokenData::open({folder.file("a.bin", raw<uint16_t>({5, 9, 7, 8, 9, 1, 2}))}, 10), 6, 1, 9);
+  std::vector<int64_t> seen(4);
+  const std::vector<sbp::Range> part{{1, 5}};
+  EXPECT_EQ(samples.read("seen", 0, part, false, reinterpret_cast<std::byte*>(seen.data())), 32);
+  EXPECT_THAT(seen, ElementsAre(2, 1, 2, 3));
+}
+
 }  // namespace
 }  // namespace boxcar::tests

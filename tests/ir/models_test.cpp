@@ -123,6 +123,28 @@ TEST(Models, WindowsLeaveLessWork) {
   EXPECT_DOUBLE_EQ(attention_flops(config), all * (4 * share + 2) / 6);
 }
 
+// The attention of every layer reads the one input that says where documents begin.
+TEST(Models, DocumentsAreReadByEveryAttention) {
+  Transformer config = tiny("gpt");
+  config.layers = 3, config.seq = 8, config.flash = true, config.document_length = 4;
+  const ir::Graph graph = ir::models::build(config, 2);
+  const ir::TensorId seen = ir::find_tensor(graph, "seen");
+  ASSERT_GE(seen, 0);
+  EXPECT_EQ(graph.tensor(seen).type, (ir::TensorType{{2, 8}, ir::DType::int64}));
+  int count = 0;
+  for (const ir::Op& op : graph.ops) {
+    if (op.type != "scaled_dot_product_attention") continue;
+    EXPECT_EQ(op.inputs.at(3), seen);
+    EXPECT_EQ(ir::attr_int(op.attrs, "document"), 4);
+    ++count;
+  }
+  EXPECT_EQ(count, 3);
+  const double whole = ir::models::model_flops(tiny("gpt"), 2);
+  Transformer packed = tiny("gpt");
+  packed.document_length = packed.seq / 2, packed.flash = true;
+  EXPECT_LT(ir::models::model_flops(packed, 2), whole);
+}
+
 TEST(Models, WindowsAreInTheLayersThatHaveThem) {
   Transformer config = tiny("gpt");
   config.layers = 4, config.seq = 8, config.attention_window = 3, config.full_attention_every = 2;
@@ -445,6 +467,12 @@ TEST(Models, RefusesSizesThatCannotBe) {
             "attention_window: is -1, expected 0 (none) or more");
   EXPECT_EQ(with([](auto& c) { c.full_attention_every = 2; }),
             "full_attention_every: needs attention_window");
+  EXPECT_EQ(with([](auto& c) { c.document_length = -1; }),
+            "document_length: is -1, expected 0 (a sequence is one document) or more");
+  EXPECT_EQ(with([](auto& c) { c.family = "bert", c.document_length = 2; }),
+            "document_length: is of family gpt or llama");
+  EXPECT_EQ(with([](auto& c) { c.document_length = 2; }),
+            "document_length: needs attention as one kernel (flash)");
   EXPECT_EQ(with([](auto& c) { c.family = "bert", c.attention_window = 2; }),
             "attention_window: is of family gpt or llama");
   const auto of_latents = [](auto change) {

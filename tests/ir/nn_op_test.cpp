@@ -163,6 +163,11 @@ TEST(NnWork, OfAttentionCountsItsProducts) {
   // A window of 8 of 32 tokens leaves 8 x 32 - 8 x 8 / 2 = 224 of 1024 pairs.
   EXPECT_EQ(work_of(kAttention, inputs, {{"causal", true}, {"window", int64_t{8}}}).flops,
             products * 224 / 1024);
+  // Four documents of 8 of 32 tokens: a quarter of the pairs, half of them hidden; each with a window of 4.
+  EXPECT_EQ(work_of(kAttention, inputs, {{"causal", true}, {"document", int64_t{8}}}).flops, products / 8);
+  EXPECT_EQ(
+      work_of(kAttention, inputs, {{"causal", true}, {"document", int64_t{8}}, {"window", int64_t{4}}}).flops,
+      products * (4 * 8 - 4 * 4 / 2) * 4 / 1024);
   EXPECT_EQ(work_of(kAttention, inputs).bytes, bytes);
   const std::vector<std::string> backward = {inputs[0], inputs[0], inputs[1],
                                              inputs[2], inputs[0], "float32[2, 8, 16]"};

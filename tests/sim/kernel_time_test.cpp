@@ -382,6 +382,21 @@ TEST(KernelSeconds, AttentionBySequenceHeadAndMask) {
   EXPECT_NEAR(seconds(device, forward, {x, x, x}, {x}, wide), 1e9 * more / 25e12, 1e-12);
 }
 
+// A sequence of documents takes the time of that many sequences.
+TEST(KernelSeconds, DocumentsRunLikeShorterSequences) {
+  const backends::DeviceProfile h100 = backends::load_device("h100-sxm");
+  const ir::OpDef& def = ir::op("scaled_dot_product_attention");
+  const auto with = [&](int64_t batch, int64_t tokens, int64_t document, int64_t window) {
+    const TensorType x{{batch, 16, tokens, 128}, DType::bfloat16};
+    const ir::Attrs attrs = ir::complete(def, {{"causal", true}, {"document", document}, {"window", window}});
+    return seconds(h100, def, {x, x, x}, def.infer({x, x, x}, attrs), attrs);
+  };
+  EXPECT_DOUBLE_EQ(with(1, 16384, 2048, 0), with(8, 2048, 0, 0));
+  EXPECT_DOUBLE_EQ(with(1, 16384, 2048, 512), with(8, 2048, 0, 512));
+  EXPECT_DOUBLE_EQ(with(1, 16384, 20000, 0), with(1, 16384, 0, 0));
+  EXPECT_LT(with(1, 16384, 2048, 0), 0.25 * with(1, 16384, 0, 0));
+}
+
 // No product: bound by memory, however large the window.
 TEST(KernelSeconds, DepthwiseConvolutionsTakeTheTimeOfTheirBytes) {
   const backends::DeviceProfile v100 = backends::load_device("v100-sxm2-16g");

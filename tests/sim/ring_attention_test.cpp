@@ -75,9 +75,11 @@ Times times_of(const ir::Plan& plan, const backends::Cluster& cluster) {
 }
 
 TEST(RingAttention, IsFoundWhereAttentionReadsWhatWasGathered) {
-  const AttentionRings found = attention_rings(gathered(4096).programs[0]);
+  const ir::Program program = gathered(4096).programs[0];
+  KernelRings found(program);
+  add_attention_rings(program, found);
   ASSERT_EQ(found.rings.size(), 1u);
-  EXPECT_EQ(found.rings[0].attention, 5u);
+  EXPECT_EQ(found.rings[0].kernel, 5u);
   EXPECT_EQ(found.rings[0].exchanges, (std::vector<size_t>{3, 4}));
   EXPECT_EQ(found.of_actor, (std::vector<int>{-1, -1, -1, 0, 0, 0}));
 }
@@ -141,6 +143,19 @@ TEST(RingAttention, PartsBeyondAWindowAreLeftOut) {
   };
   EXPECT_GT(others(0), others(32768));
   EXPECT_GT(others(32768), 10 * others(64));
+}
+
+// Documents shorter than the device's own part likewise.
+TEST(RingAttention, PartsOfOtherDocumentsAreLeftOut) {
+  const backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
+  ir::Actor attention = gathered(65536).programs[0].actors[5];
+  const ir::TensorType q = tokens(16384), k = tokens(65536), lse{{1, heads, 16384}, ir::DType::float32};
+  const auto parts = [&](int64_t document) {
+    attention.attrs["document"] = document;
+    return part_seconds(cluster.device, attention, ranks, {q, k, k}, {q, lse});
+  };
+  EXPECT_GT(parts(0).others, parts(32768).others);
+  EXPECT_LT(parts(2048).others, 0.01 * parts(2048).own);
 }
 
 // Without a mask every part takes as long as the device's own.

@@ -96,12 +96,16 @@ def hidden_keys(queries, keys, offset, window):
 
 
 def attention(x, a, mask):
-    q, k, v = x
+    q, k, v, *seen = x
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
     scores = q @ k.transpose(-1, -2) * (a["scale"] or q.shape[-1] ** -0.5)
     if a["causal"]:
         scores = scores.masked_fill(hidden_keys(q.shape[2], k.shape[2], a["offset"], a["window"]), float("-inf"))
+    if seen:
+        first = torch.arange(q.shape[2]) + a["offset"] + 1 - seen[0]  # [batch, queries]
+        before = torch.arange(k.shape[2]) < first[..., None]
+        scores = scores.masked_fill(before[:, None], float("-inf"))
     return [(scores.softmax(-1) * mask) @ v, scores.logsumexp(-1)]
 
 

@@ -103,6 +103,7 @@ Start transformer_start(const planner::Job& job) {
           .data =
               [vocab](const std::string& input, int64_t step, int64_t element) {
                 const int64_t token = below(vocab, step, element);
+                if (input == "seen") return static_cast<double>(1 + token % 5);
                 return static_cast<double>(input == "labels" ? (7 * token + 3) % vocab : token);
               }};
 }

@@ -52,6 +52,28 @@ const TransformerRow transformers[] = {
      [](Job& j) {
        j.model->attention_window = 2, j.parallel.cp = 4, j.train.flash = true, j.parallel.gather_keys = true;
      }},
+    {"documents", "gpt", 0.1, 1, [](Job& j) { j.model->document_length = 3, j.train.flash = true; }},
+    {"documents_pp2_tp2_window", "llama", 0, 2,
+     [](Job& j) {
+       j.model->document_length = 3, j.model->attention_window = 4, j.train.flash = true;
+       j.parallel.pp = j.parallel.tp = 2, j.parallel.sequence_parallel = true;
+     }},
+    {"documents_cp2_dp2", "llama", 0, 1,
+     [](Job& j) { j.model->document_length = 3, j.parallel.cp = j.parallel.dp = 2, j.train.flash = true; }},
+    {"documents_cp4_gathered_keys", "llama", 0, 2,
+     [](Job& j) {
+       j.model->document_length = 3, j.parallel.cp = 4, j.train.flash = true, j.parallel.gather_keys = true;
+     }},
+    {"documents_interleaved_recomputed", "gpt", 0.1, 4,
+     [](Job& j) {
+       j.model->document_length = 3, j.train.flash = true, j.train.recompute = ir::Recompute::full;
+       j.model->layers = 4, j.parallel.pp = j.parallel.virtual_stages = 2;
+     }},
+    {"documents_zb_h1_zero1", "llama", 0, 3,
+     [](Job& j) {
+       j.model->document_length = 3, j.train.flash = true, j.parallel.pp = j.parallel.dp = 2,
+       j.parallel.zero = 1, j.parallel.schedule = planner::Schedule::zb_h1;
+     }},
     {"window_recomputed", "llama", 0, 1,
      [](Job& j) {
        j.model->attention_window = 5, j.parallel.dp = j.parallel.tp = 2;

@@ -9,13 +9,14 @@ namespace {
 
 using planner::Job;
 
-// The row's model on one device in one micro-batch, op by op as written.
+// The row's model on one device in one micro-batch, op by op as written; documents need attention as one op.
 planner::ResolvedJob alone_of(const TransformerRow& row, const ir::TrainOptions& options) {
   Job job = transformer(row.family, row.dropout, plan_batch);
   row.change(job);
   job.parallel = transformer(row.family, row.dropout, plan_batch).parallel;
   job.train = options;
   job.train.off = {"fuse_patterns", "fuse_elementwise"};
+  job.train.flash = job.model->document_length > 0;
   return planner::resolve(job);
 }
 

@@ -19,6 +19,10 @@ __device__ Row row_of(const Attention& a, int64_t row) {
   const int64_t last = r.query + a.offset + 1;
   r.visible = a.causal && last < a.keys ? (last > 0 ? last : 0) : a.keys;
   r.first = a.window > 0 && last > a.window ? last - a.window : 0;
+  if (a.seen) {
+    const int64_t first = last - a.seen[r.batch * a.queries + r.query];
+    r.first = first > r.first ? first : r.first;
+  }
   return r;
 }
 __device__ int64_t key_row(const Attention& a, const Row& r, int64_t t) {

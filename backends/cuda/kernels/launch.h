@@ -326,7 +326,8 @@ void launch_second_moment(const SecondMoment& moment, bool wide, Stream stream);
 struct Attention {
   static constexpr int64_t widest = 1024;  // the largest value_width
   Array q, k, v, out, lse;
-  Array dy, dq, dk, dv;  // of the gradient
+  Array dy, dq, dk, dv;           // of the gradient
+  const int64_t* seen = nullptr;  // [batch, queries]: keys that a query sees up to its own; null: all
   int64_t batch = 0, heads = 0, queries = 0, width = 0, key_heads = 0, keys = 0, value_width = 0;
   int64_t group = 1, head_offset = 0, offset = 0;
   int64_t window = 0;  // if causal: keys that a query sees up to its own; 0: all
