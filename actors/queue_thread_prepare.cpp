@@ -217,7 +217,8 @@ void QueueThread::prepare(std::byte* scratch, int recordings) {
       if (work.does == Does::kernel && !device.computes_on_host() &&
           runs_on_host(state_.layout.program(thread_.device), actor))
         throw Error::input(
-            "", "this backend has no kernels of the host (--backend cpu has, for offload_optimizer)");
+            "",
+            "this backend has no kernels of the host (--backend cpu has, for offload_optimizer and servers)");
       if (work.does == Does::kernel)
         work.kernel =
             device.prepare({actor.op, types(thread_.device, actor, false), types(thread_.device, actor, true),

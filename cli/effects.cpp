@@ -26,6 +26,7 @@ struct Effect {
 bool may_shard(const planner::Job& job) { return planner::shards_of(job.parallel) > 1; }
 bool splits_tensors(const planner::Job& job) { return job.parallel.tp > 1; }
 bool shards(const planner::Job& job) { return planner::sharding_of(job.parallel).states; }
+bool has_servers(const planner::Job& job) { return job.parallel.servers > 0; }
 bool selects_something(const planner::Job& job) {
   return ir::models::has_any(job.model, job.train.recompute_modules);
 }
@@ -94,6 +95,7 @@ constexpr Effect effects[] = {
      "attention is unfused (attention as one kernel keeps nothing that selective could compute again)",
      nullptr, true},
     {"parallel.recompute", finds_marked_core, "ops of the graph are marked core", nullptr, true},
+    {"parallel.servers_update", has_servers, "servers is 2 or more"},
     {"parallel.fsdp_group", shards, "zero is 1, 2 or 3", "parallel.zero"},
     {"parallel.recompute_modules", is_selective, "recompute is selective", "parallel.recompute"},
     {"parallel.recompute_modules", selects_something, "the model has such a part", nullptr},

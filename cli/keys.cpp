@@ -158,6 +158,10 @@ void add_not_searched(std::vector<Key>& k) {
                     "with context parallelism fused attention gathers keys and values, queries stay"));
   k.push_back(rare(entry("parallel", "offload_optimizer", PARALLEL(offload_optimizer), 0, 1,
                          "keep master weights and moments in memory of the host, and update them there")));
+  k.push_back(rare(entry("parallel", "servers", PARALLEL(servers), 0, million,
+                         "parameter servers, each on the hosts of as many replicas; 0: none")));
+  k.push_back(rare(entry("parallel", "servers_update", PARALLEL(servers_update), 0, 1,
+                         "parameter servers update what they hold; false: they only add up gradients")));
   k.push_back(otherwise("dp", entry("parallel", "fsdp_group", PARALLEL(fsdp_group), 1, million,
                                     "ranks that share one copy of sharded states")));
 }

@@ -100,7 +100,7 @@ class TypeChecker {
     if (is_control(reg)) return;
     const Actor& producer = at(program.actors, reg.producer);
     if (producer.is(OpKind::copy)) return;  // copy() compares it with its operand
-    require(reg.host_bytes == 0 || runs_on_host(program, producer), where,
+    require(reg.host_bytes == 0 || producer.kind == ActorKind::pull || runs_on_host(program, producer), where,
             "lies in host memory, where {} cannot write", producer.name);
     if (!reg.over) {
       require(slot_bytes(reg) >= reg.type.bytes(), where, "{} bytes a slot, {} has {}", slot_bytes(reg),
@@ -116,11 +116,18 @@ class TypeChecker {
             reg.type.bytes(), to_text(reg.type));
   }
 
-  // Copies use both memories, kernels of the host its own alone, and all else that of the device alone.
+  // Copies use both memories, kernels of the host and pulls between hosts the host's own alone, and all else
+  // that of the device alone.
   void uses_memory(const Program& program, const Actor& x) const {
     if (x.is(OpKind::copy) || x.is(OpKind::save)) return;
     const PlanPlace where(program, x.name);
-    const bool host = runs_on_host(program, x);
+    const auto on_host = [](const Register& reg) { return reg.host_bytes > 0; };
+    const bool between_hosts =  // with empty parts on one side
+        x.kind == ActorKind::pull &&
+        (on_host(at(at(plan_.programs, x.inputs[0].program).registers, x.inputs[0].reg)) ||
+         std::any_of(x.outputs.begin(), x.outputs.end(),
+                     [&](int out) { return on_host(at(program.registers, out)); }));
+    const bool host = between_hosts || runs_on_host(program, x);
     for (const Input& in : x.inputs) {
       const Program& source = in.program < 0 ? program : at(plan_.programs, in.program);
       const Register& reg = at(source.registers, in.reg);

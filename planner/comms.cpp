@@ -112,4 +112,17 @@ int CommTable::peers(int offset) {
   return static_cast<int>(pulls.size()) - 1;
 }
 
+int CommTable::replicas(int offset) {
+  const std::string name = fmt::format("servers.{}", offset);
+  for (size_t i = 0; i < pulls.size(); ++i)
+    if (pulls[i].name == name) return static_cast<int>(i);
+  ir::Peers peers{name, std::vector<int>(static_cast<size_t>(stages_ * mesh_.devices()))};
+  const int around = mesh_.devices(), step = around / static_cast<int>(at(mesh_.extents, 0)) * offset;
+  for (int s = 0; s < stages_; ++s)
+    for (int place = 0; place < around; ++place)
+      at(peers.source, mesh_.device(place, s)) = mesh_.device((place + step) % around, s);
+  pulls.push_back(std::move(peers));
+  return static_cast<int>(pulls.size()) - 1;
+}
+
 }  // namespace boxcar::planner

@@ -32,6 +32,8 @@ class CommTable {
 
   // source[d] is the device at the same place `offset` stages later, wrapping at the end.
   int peers(int offset);
+  // source[d] is the device `offset` steps later along "replica", wrapping at the end.
+  int replicas(int offset);
 
   std::vector<ir::Comm> comms;
   std::vector<ir::Peers> pulls;

@@ -33,17 +33,19 @@ UnevenParts uneven_parts(const ir::Graph& graph, const Deduction& layouts, const
   return uneven;
 }
 
-// Ranks that hold parts of the same sizes: one list of row-major places per class, in the order of their
-// devices. Classes are in the order of their first place. There is one class if nothing is uneven.
+// Ranks that hold parts of the same sizes, and share a parameter server if there are `servers`: one list of
+// row-major places per class, in the order of their devices. Classes are in the order of their first place.
+// There is one class if nothing is uneven.
 //   [10] S(0) on mesh {4}: {0, 1} with 3 elements, {2, 3} with 2
-std::vector<std::vector<int>> rank_classes(const UnevenParts& uneven, const Mesh& mesh) {
-  std::map<std::vector<sbp::Shape>, size_t> known;
+std::vector<std::vector<int>> rank_classes(const UnevenParts& uneven, const Mesh& mesh, int servers) {
+  std::map<std::pair<int, std::vector<sbp::Shape>>, size_t> known;
   std::vector<std::vector<int>> classes;
   for (int place = 0; place < mesh.devices(); ++place) {
+    const int server = servers > 0 ? place / (mesh.devices() / servers) : 0;
     std::vector<sbp::Shape> shapes;
     for (const auto& [shape, layout] : uneven)
       shapes.push_back(sbp::local_shape(shape, layout, mesh.extents, place));
-    const auto [at, fresh] = known.emplace(std::move(shapes), classes.size());
+    const auto [at, fresh] = known.emplace(std::pair(server, std::move(shapes)), classes.size());
     if (fresh) classes.emplace_back();
     classes[at->second].push_back(place);
   }
@@ -57,20 +59,30 @@ std::string program_name(int stage, size_t cls, size_t classes) {
   return classes == 1 ? fmt::format("stage{}", stage) : fmt::format("stage{}.{}", stage, cls);
 }
 
+size_t class_of(const std::vector<std::vector<int>>& classes, int place) {
+  const auto found = std::find_if(classes.begin(), classes.end(), [&](const std::vector<int>& places) {
+    return std::find(places.begin(), places.end(), place) != places.end();
+  });
+  return static_cast<size_t>(found - classes.begin());
+}
+
 // Sets the program and register that each pull reads.
-void link(std::vector<StageProgram>& programs, const ir::Graph& graph, size_t classes) {
+void link(std::vector<StageProgram>& programs, const ir::Graph& graph,
+          const std::vector<std::vector<int>>& classes) {
   for (size_t p = 0; p < programs.size(); ++p)
     for (const Link& link : programs[p].links) {
-      const size_t source = static_cast<size_t>(link.stage) * classes + p % classes;
+      const bool exchanged = link.value >= 0;
+      const size_t cls = exchanged ? class_of(classes, link.place) : p % classes.size();
+      const size_t source = static_cast<size_t>(link.stage) * classes.size() + cls;
       StageProgram& producer = programs[source];
-      const int sent = at(producer.sent, link.tensor);
+      const int sent = exchanged ? producer.exchanged.at(link.value) : at(producer.sent, link.tensor);
       if (sent < 0)
         throw Error::fault(producer.builder.program.name, fmt::format("no register holds what is sent of {}",
                                                                       graph.tensor(link.tensor).name));
       ir::Actor& pull = at(programs[p].builder.program.actors, link.actor);
       pull.inputs[0].program = static_cast<int>(source);
       pull.inputs[0].reg = sent;
-      pull.source_queue = producer.builder.queue(link.source_queue);
+      if (!link.source_queue.empty()) pull.source_queue = producer.builder.queue(link.source_queue);
       producer.builder.read_remotely(pull.inputs[0].reg);
     }
 }
@@ -95,13 +107,13 @@ ir::Plan lower(const LoweringInput& input) {
   std::vector<StageProgram> programs;
   // An intermediate layout may be uneven even if both ends are even.
   while (true) {
-    const std::vector<std::vector<int>> finer = rank_classes(uneven, input.mesh);
+    const std::vector<std::vector<int>> finer = rank_classes(uneven, input.mesh, input.hints.servers);
     if (finer == classes) break;
     classes = finer;
     programs = lower_stages(input, classes);
     for (const StageProgram& program : programs) uneven.insert(program.uneven.begin(), program.uneven.end());
   }
-  link(programs, input.graph, classes.size());
+  link(programs, input.graph, classes);
 
   ir::Plan plan;
   plan.name = input.graph.name;

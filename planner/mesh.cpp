@@ -37,7 +37,7 @@ int Mesh::stage_of(int device, int stages) const {
 }
 
 Mesh mesh_of(const Hints& hints) {
-  const int group = sharing_replicas(hints);
+  const int group = inner_replicas(hints);
   const struct {
     MeshDim dim;
     MeshAxis axis;

@@ -9,8 +9,8 @@
 //
 // The mesh and its layouts are the same in every order. A *place* on the mesh is a row-major index. Extents
 // of 1 are left out; a stage of one device has the mesh {1} named {"dp"}. A sharding group smaller than dp
-// (fsdp_group) splits dp in two: "replica" outside, "dp" inside. Expert parallelism takes its ranks out of
-// dp: "ep" lies inside "dp".
+// (fsdp_group), or a parameter server for some of dp, splits dp in two: "replica" outside, "dp" inside.
+// Expert parallelism takes its ranks out of dp: "ep" lies inside "dp".
 #pragma once
 
 #include <array>

@@ -89,6 +89,14 @@ sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh&
   return result;
 }
 
+sbp::NdSbp served(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh& mesh) {
+  if (shape.empty() || whole != broadcast(mesh)) return whole;
+  const Sbp part = shard_axis(shape, std::vector<int64_t>(shape.size(), 1), mesh.devices());
+  sbp::NdSbp result(mesh.dims(), part);
+  if (mesh.dims() > 1) at(result, mesh.dim(MeshDim::replica)) = Sbp::S(part.axis, 1);
+  return result;
+}
+
 namespace {
 
 // Parameters: split by columns, by rows, or along their only axis. Activations: between the parallel parts;
@@ -236,7 +244,9 @@ sbp::NdSbp whole_layout(const Context& c, ir::TensorId weight) {
 
 StateLayout state_layout(const Context& c, ir::TensorId weight) {
   const sbp::NdSbp whole = whole_layout(c, weight);
-  return {whole, sharded(c.graph.tensor(weight).type.shape, whole, c.mesh, at(c.kinds, weight))};
+  const sbp::Shape& shape = c.graph.tensor(weight).type.shape;
+  if (c.hints.servers > 0) return {whole, served(shape, whole, c.mesh)};
+  return {whole, sharded(shape, whole, c.mesh, at(c.kinds, weight))};
 }
 
 // Whether it is [batch, sequence, features]. A tensor of another rank has no pins, whatever its name.

@@ -48,4 +48,10 @@ Pins pins_of(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, const
 sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh& mesh,
                    ir::ParameterKind kind);
 
+// The layout in which parameter servers hold a tensor of this shape, read as `whole`: the devices of a
+// server's hosts have equal parts, and each part is cut once more, into a share for each server.
+//   [1024, 3072] (B, B) on {replica 2, dp 8} -> (S(0,inner), S(0)); without dp, S(0)
+// What is split already stays as it is.
+sbp::NdSbp served(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh& mesh);
+
 }  // namespace boxcar::planner

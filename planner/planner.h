@@ -52,6 +52,9 @@ struct Hints {
   // Master weights and moments lie there too, and the host updates them (lowering/host_updates.h).
   bool offload_optimizer = false;
   int fsdp_group = 0;  // ranks that share one copy of sharded states; 0: all of dp
+  // Parameter servers, each on the hosts of dp / servers replicas (lowering/servers.h). 0: none.
+  int servers = 0;
+  bool servers_update = true;  // they also update what they hold; else they only add up gradients
   MeshOrder mesh_order = usual_mesh_order;
   std::vector<int> stage_order = {};  // by stage: the position of its devices; empty: its own number
   friend auto operator<=>(const Hints&, const Hints&) = default;

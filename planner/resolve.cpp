@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "ir/ops/optimizers.h"
 #include "planner/schedule.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
@@ -81,6 +82,7 @@ void check_ranges(const Job& job) {
       {"parallel.zero", h.zero, 0, 3},
       {"parallel.grad_bucket_mb", h.grad_bucket_mb, 1, largest_degree},
       {"parallel.fsdp_group", h.fsdp_group, 0, largest_degree},
+      {"parallel.servers", h.servers, 0, largest_degree},
       {"train.global_batch", job.global_batch, 0, int64_t{1} << 40},
   };
   for (const Row& row : rows)
@@ -268,6 +270,33 @@ void check_sparse_tables(const Job& job) {
   require(why.empty(), "train.sparse_tables", why);
 }
 
+// Servers are for data parallelism alone.
+void check_servers(const Job& job) {
+  const Hints& h = job.parallel;
+  if (h.servers == 0) return;
+  const char* const where = "parallel.servers";
+  require(h.servers > 1, where, "1 server has no other to exchange with (use 2 or more, or 0)");
+  for (const auto& [name, degree] :
+       {std::pair("tp", h.tp), {"pp", h.pp}, {"context_parallel", h.cp}, {"ep", h.ep}})
+    require(degree == 1, where,
+            fmt::format("{} with {} {}, and every device must have the whole model (use {} 1, or no servers)",
+                        h.servers, name, degree, name));
+  require_divides(h.servers, h.dp, where, "dp");
+  require(h.zero == 0, where,
+          fmt::format("{} with zero {}, which shards what servers hold (use zero 0, or no servers)",
+                      h.servers, h.zero));
+  require(!job.train.sparse_tables, where,
+          fmt::format("{} with sparse_tables, whose rows differ between devices (switch one of them off)",
+                      h.servers));
+  if (!h.servers_update) return;
+  require(!h.offload_optimizer, "parallel.offload_optimizer",
+          "servers that update keep states on hosts anyway (switch it off, or servers_update)");
+  const ir::OptimizerRow& row = ir::row_of(job.train.optimizer);
+  require(!row.has_trust() && !row.factored, "parallel.servers_update",
+          fmt::format("{} needs norms of whole tensors, of which a server has a share (switch it off)",
+                      row.name));
+}
+
 void check_stage_order(const Hints& h) {
   require(is_stage_order(h), "parallel.stage_order",
           fmt::format("{} is no order of the {} stages (give each of 0 to {} once)",
@@ -298,6 +327,7 @@ ResolvedJob resolve(Job job) {
   resolve_batch(job);
   check_schedule(job);
   check_recomputation(job);
+  check_servers(job);
   check_stage_order(job.parallel);
   check_passes(job);
   check_sparse_tables(job);

@@ -30,15 +30,22 @@ struct Sharding {
   bool gathers_in_each_pass() const { return parameters; }
 };
 
+// Parameter servers that update hold shards of the states too (pins.h, served).
 inline Sharding sharding_of(const Hints& hints) {
-  return {.states = hints.zero >= 1, .gradients = hints.zero >= 2, .parameters = hints.zero >= 3};
+  return {.states = hints.zero >= 1 || (hints.servers > 0 && hints.servers_update),
+          .gradients = hints.zero >= 2,
+          .parameters = hints.zero >= 3};
 }
 
 // Replicas that share one copy of sharded states.
 inline int sharing_replicas(const Hints& hints) {
   return hints.fsdp_group > 0 && sharding_of(hints).states ? hints.fsdp_group : hints.dp;
 }
-// Ranks that share it. Experts' states have `ep` times fewer.
+// Replicas on the inner dimension of a mesh (mesh.h): those that share such a copy, or the host of a server.
+inline int inner_replicas(const Hints& hints) {
+  return hints.servers > 0 ? hints.dp / hints.servers : sharing_replicas(hints);
+}
+// Ranks that share a copy. Experts' states have `ep` times fewer.
 inline int shards_of(const Hints& hints) { return sharing_replicas(hints) * hints.cp; }
 
 }  // namespace boxcar::planner

@@ -44,12 +44,7 @@ double host_seconds(const ir::Program& program, const ir::Actor& actor, const ba
   const ir::OpDef& def = ir::op(actor.op);
   const ir::Types in = input_types(program, actor), out = output_types(program, actor);
   if (cluster.node.cores > 0) return kernel_seconds(cluster.device, def, in, out, actor.attrs);
-  if (cluster.node.host_bandwidth <= 0)
-    throw Error::input(
-        "offload_optimizer",
-        fmt::format("it is not known how fast the memory of {}'s hosts is (give node.host_bandwidth)",
-                    cluster.name));
-  return ir::work(def, in, out, actor.attrs).bytes * cluster.node.gpus / cluster.node.host_bandwidth;
+  return ir::work(def, in, out, actor.attrs).bytes / host_bandwidth(cluster);
 }
 
 // A batch is prepared by its node's host on its way to the device. A phase's loads (tokens, labels) come from
@@ -92,7 +87,7 @@ std::vector<ActCost> ActCosts::of(int program_index, int device) {
     const ir::Actor& actor = program.actors[a];
     costs[a].seconds = known[a].seconds * (known[a].kernel ? slow : 1);
     if (known[a].seconds > 0 || actor.attrs.contains("seconds")) continue;
-    if (actor.kind == ir::ActorKind::pull) costs[a].comm = pull(actor, device);
+    if (actor.kind == ir::ActorKind::pull) costs[a].comm = pull(program, actor, device);
     if (is_modelled_collective(actor))
       costs[a].comm = shown(program_index, a, span(spans, actor.comm, device), known);
     costs[a].comm.bytes_on_link *= known[a].times;
@@ -264,11 +259,13 @@ const CommTime& ActCosts::collective(const RunAct& run, const Span& span) {
   return time->second;
 }
 
-CommTime ActCosts::pull(const ir::Actor& actor, int device) const {
+CommTime ActCosts::pull(const ir::Program& program, const ir::Actor& actor, int device) const {
+  const bool on_host = std::any_of(actor.outputs.begin(), actor.outputs.end(),
+                                   [&](int reg) { return at(program.registers, reg).host_bytes > 0; });
   for (const ir::Input& input : actor.inputs) {
     if (input.peers < 0) continue;
     int from = at(at(plan_.peers, input.peers).source, device);
-    return transfer_time(cluster_, actor.comm_bytes, from, device);
+    return (on_host ? host_transfer_time : transfer_time)(cluster_, actor.comm_bytes, from, device);
   }
   return {};
 }

@@ -48,7 +48,7 @@ class ActCosts {
   const Span& span(std::map<int, Span>& spans, int comm, int device) const;
   const CommTime& collective(const RunAct& run, const Span& span);
   CommTime shown(int program, size_t actor, const Span& span, const std::vector<Fixed>& known);
-  CommTime pull(const ir::Actor& actor, int device) const;
+  CommTime pull(const ir::Program& program, const ir::Actor& actor, int device) const;
 
   const ir::Plan& plan_;
   const backends::Cluster& cluster_;

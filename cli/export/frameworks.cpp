@@ -37,6 +37,13 @@ const std::vector<Row>& common_rows() {
        {},
        "of models of images, which deepspeed alone takes"},
       {{"model.graph"}, {}, "a model of your own, which deepspeed alone takes; its program builds it"},
+      {{"parallel.servers", "parallel.servers_update"},
+       {},
+       "parameter servers",
+       [](Writer& w) {
+         if (w.from.parallel().servers > 0)
+           w.cannot("gradients are reduced by collectives; BytePS is a library of its own");
+       }},
       {{"parallel.stage_order"},
        {},
        "stages on other devices than in order",

@@ -36,7 +36,7 @@ const std::vector<int> stages_of_a_kind{1, 1, 2, 1};
 Hints of_a_layer(Hints h) {
   h.dp = h.ep, h.pp = h.virtual_stages = 1;
   h.stage_layers.clear();
-  h.zero = h.fsdp_group = 0;
+  h.zero = h.fsdp_group = h.servers = 0;
   h.schedule =
       planner::splits_backward(h.schedule.kind) ? planner::Schedule::zb_h1 : planner::PipelineSchedule();
   h.mesh_order = planner::usual_mesh_order;

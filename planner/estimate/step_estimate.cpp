@@ -175,8 +175,11 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
       sharding.states && planner::shards_of(h) > 1 ? part - (shares_experts(h) ? 0 : experts_of(stage)) : 0;
   const double reduced = gradient.reduced / gradient.summed;  // before reduction, with a cast, and after
   const bool cast = h.dp * h.cp > 1 && gradient.is_cast(false);
-  const double in_parts = gradients * (sharding.gradients ? 0 : (cast ? reduced : 0) + shards * reduced) +
-                          parameters * (sharding.parameters ? 0 : shards);
+  double in_parts = gradients * (sharding.gradients ? 0 : (cast ? reduced : 0) + shards * reduced) +
+                    parameters * (sharding.parameters ? 0 : shards);
+  // What servers add up goes to them in parts, and comes back in parts and then whole.
+  if (h.servers > 0 && !h.servers_update)
+    in_parts += gradients * reduced * (1 + 2.0 / planner::inner_replicas(h));
   const double in_passes = fragmented * (stage.bytes[kind(ir::MemoryKind::activations)] +
                                          stage.bytes[kind(ir::MemoryKind::workspace)]) +
                            transient;

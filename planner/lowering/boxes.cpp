@@ -112,7 +112,7 @@ BoxEmitter::Moving BoxEmitter::emit_local_step(const Task& task, const Boxed& bo
   if (shares > 1)
     actor.attrs["factor"] = 1.0 / static_cast<double>(shares);
   else
-    actor.attrs = slice_attrs(tensor.type.shape, from.layout, result);
+    actor.attrs = slice_attrs(stage_, tensor.type.shape, from.layout, result);
   actor.phase = task.phase;
   actor.layer = stage_.layer_of(boxed.t);
   registers_.add_inputs(actor, std::vector<Held>{from.held});
@@ -122,9 +122,9 @@ BoxEmitter::Moving BoxEmitter::emit_local_step(const Task& task, const Boxed& bo
   return {result, {reg, registers_.local_type(boxed.t, result).shape, -1}};
 }
 
-ir::Attrs BoxEmitter::slice_attrs(const sbp::Shape& shape, const NdSbp& from, const NdSbp& to) const {
-  const Mesh& mesh = stage_.in.mesh;
-  return class_attrs(mesh, stage_.places, [&](int64_t place) -> ir::Attrs {
+ir::Attrs slice_attrs(const Stage& stage, const sbp::Shape& shape, const NdSbp& from, const NdSbp& to) {
+  const Mesh& mesh = stage.in.mesh;
+  return class_attrs(mesh, stage.places, [&](int64_t place) -> ir::Attrs {
     const auto whole = sbp::local_ranges(shape, from, mesh.extents, place);
     const auto part = sbp::local_ranges(shape, to, mesh.extents, place);
     std::vector<int64_t> starts, ends;

@@ -10,6 +10,10 @@
 
 namespace boxcar::planner {
 
+// Where a rank's part in layout `to` lies in its part in layout `from`: attributes of a slice.
+ir::Attrs slice_attrs(const Stage& stage, const sbp::Shape& shape, const sbp::NdSbp& from,
+                      const sbp::NdSbp& to);
+
 class BoxEmitter {
  public:
   BoxEmitter(const Stage& stage, const StageTasks& tasks, ProgramBuilder& builder, Registers& registers,
@@ -32,7 +36,6 @@ class BoxEmitter {
   ir::Actor collective(const Task& task, const Routes& routes, size_t step);
   Moving emit_local_step(const Task& task, const Boxed& boxed, const sbp::MeshRoute& route, size_t step,
                          const Moving& from);
-  ir::Attrs slice_attrs(const sbp::Shape& shape, const sbp::NdSbp& from, const sbp::NdSbp& to) const;
   int step_register(const Boxed& boxed, const sbp::MeshRoute& route, size_t step, const std::string& suffix);
 
   const Stage& stage_;

@@ -10,6 +10,7 @@
 #include "ir/op.h"
 #include "planner/local_attrs.h"
 #include "planner/lowering/boxes.h"
+#include "planner/lowering/exchanges.h"
 #include "planner/lowering/overlap.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
@@ -71,10 +72,11 @@ class Emitter {
   Emitter(const Stage& stage, const StageTasks& tasks)
       : stage_(stage),
         tasks_(tasks),
-        out_{ProgramBuilder(stage.name, stage.in.pipeline, stage.index), {}, {}, {}},
+        out_{ProgramBuilder(stage.name, stage.in.pipeline, stage.index), {}, {}, {}, {}},
         builder_(out_.builder),
         registers_(stage, tasks, builder_),
         boxes_(stage, tasks, builder_, registers_, names_),
+        exchanges_(stage, tasks, out_, registers_, names_),
         local_attrs_(stage.in.graph, stage.in.mesh, stage.places) {
     builder_.program.stage = stage.index;
   }
@@ -113,6 +115,9 @@ class Emitter {
         break;
       case TaskKind::copy:
         emit_copy(task);
+        break;
+      case TaskKind::exchange:
+        exchanges_.emit(task);
         break;
       case TaskKind::load:
         emit_load(task);
@@ -346,6 +351,7 @@ class Emitter {
   Names names_;  // of actors
   Registers registers_;
   BoxEmitter boxes_;
+  ExchangeEmitter exchanges_;
   LocalAttrs local_attrs_;
   std::map<TaskId, std::vector<int>> actors_of_;  // only of tasks that others wait for
   PullQueues pull_queues_;

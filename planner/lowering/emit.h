@@ -13,6 +13,7 @@
 // (ProgramBuilder::finish).
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,15 +26,18 @@ namespace boxcar::planner {
 struct Link {
   int actor = 0;
   ir::TensorId tensor = -1;
-  int stage = 0;  // the producer's
-  std::string source_queue;
+  int stage = 0;             // the producer's
+  std::string source_queue;  // on which the pull takes a turn; empty: none
+  ValueId value = -1;        // of an exchange between hosts: what it pulls, and the place of the producer
+  int place = -1;            // for the first rank of the class
 };
 
 struct StageProgram {
   ProgramBuilder builder;  // not finished: other programs may read its registers
   std::vector<Link> links;
-  std::vector<int> sent;  // by tensor: the register that other stages pull, -1
-  UnevenParts uneven;     // shapes treated as equal on all ranks of the class
+  std::vector<int> sent;             // by tensor: the register that other stages pull, -1
+  std::map<ValueId, int> exchanged;  // registers that other hosts pull
+  UnevenParts uneven;                // shapes treated as equal on all ranks of the class
 };
 
 StageProgram emit(const Stage& stage, const StageTasks& tasks);

@@ -36,9 +36,11 @@ class HostUpdater {
   }
 
  private:
-  // The optimizer's ops, if they need only gradients, and no norms or directions that the device makes.
+  // The optimizer's ops, if they need only gradients, and no norms or directions that the device makes; and
+  // kernels that read on the host anyway.
   bool is_update(const Task& task) const {
     if (task.kind != TaskKind::kernel && task.kind != TaskKind::update_all) return false;
+    if (reads_on_host(tasks_, task)) return true;
     const ir::Op& op = stage_.op(task.ops[0]);
     const auto updates = ir::updates_of(op.type, op.attrs);
     return updates && !updates->has_norms && stage_.tensor(op.inputs[1]).role == ir::Role::gradient;
@@ -65,36 +67,52 @@ class HostUpdater {
     for (size_t u = 0; u < tasks_.updates.size(); ++u) note(tasks_.updates[u], u);
   }
 
-  // Whether nothing but the update itself and casts read its states.
+  // Whether nothing but the update itself, casts and other hosts read its states.
   bool may_move(size_t u) const {
     for (ValueId state : states_of(tasks_.updates[u]))
-      for (size_t reader : readers_.at(state))
-        if (reader != u && (reader == elsewhere || !is_cast(tasks_.updates[reader]))) return false;
+      for (size_t reader : readers_.at(state)) {
+        if (reader == u) continue;
+        if (reader == elsewhere) return false;
+        const Task& task = tasks_.updates[reader];
+        if (!is_cast(task) && task.kind != TaskKind::exchange) return false;
+      }
     return true;
   }
 
   bool on_host(ValueId v) const { return at(tasks_.values, v).on_host; }
 
+  // Whether it overwrites a state that stays on the device, since passes read it.
+  bool updates_on_device(const Task& task) const {
+    return std::any_of(task.writes.begin(), task.writes.end(),
+                       [&](ValueId v) { return at(tasks_.values, v).over >= 0 && !on_host(v); });
+  }
+
   void move(Task task) {
     const bool kernel = task.kind == TaskKind::kernel || task.kind == TaskKind::update_all;
-    if (!kernel ||
-        !std::any_of(task.reads.begin(), task.reads.end(), [&](ValueId v) { return on_host(v); })) {
+    if (!kernel || !reads_on_host(tasks_, task)) {
       tasks_.updates.push_back(std::move(task));
       return;
     }
     Task out = copy_task(task, "offload"), in = copy_task(task, "fetch");
+    if (updates_on_device(task)) {
+      for (ValueId& v : task.reads)
+        if (on_host(v)) in.reads.push_back(v), in.writes.push_back(v = copy_of(v, false));
+      tasks_.updates.push_back(std::move(in));
+      tasks_.updates.push_back(std::move(task));
+      return;
+    }
     for (ValueId& v : task.reads) {
       if (on_host(v)) continue;
       const auto [copied, made] = copied_.try_emplace(v, -1);
       if (made) {
-        copied->second = copy_of(v);
+        copied->second = copy_of(v, true);
         out.reads.push_back(v), out.writes.push_back(copied->second);
       }
       v = copied->second;
     }
     for (ValueId& v : task.writes) {
       if (on_host(v)) continue;
-      const ValueId made = copy_of(v);
+      const ValueId made = copy_of(v, true);
       in.reads.push_back(made), in.writes.push_back(v);
       v = made;
     }
@@ -103,9 +121,9 @@ class HostUpdater {
     if (!in.reads.empty()) tasks_.updates.push_back(std::move(in));
   }
 
-  ValueId copy_of(ValueId v) {
+  ValueId copy_of(ValueId v, bool to_host) {
     Value copy = at(tasks_.values, v);
-    copy.over = -1, copy.on_host = true, copy.suffix += ".host";
+    copy.over = -1, copy.on_host = to_host, copy.suffix += to_host ? ".host" : ".fetched";
     tasks_.values.push_back(std::move(copy));
     return static_cast<ValueId>(tasks_.values.size()) - 1;
   }
@@ -129,7 +147,8 @@ class HostUpdater {
 }  // namespace
 
 void update_on_host(const Stage& stage, StageTasks& tasks) {
-  if (stage.in.hints.offload_optimizer) HostUpdater(stage, tasks).run();
+  const Hints& h = stage.in.hints;
+  if (h.offload_optimizer || (h.servers > 0 && h.servers_update)) HostUpdater(stage, tasks).run();
 }
 
 void check_host_updates(const Stage& stage, const StageTasks& tasks) {

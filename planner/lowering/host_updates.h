@@ -1,5 +1,5 @@
-// Pass update_on_host (Hints::offload_optimizer): master weights and moments lie in memory of the host, which
-// also updates them.
+// Pass update_on_host (Hints::offload_optimizer, or servers that update): master weights and moments lie in
+// memory of the host, which also updates them.
 //
 //   on the device                       copies                  on the host
 //   w.grad.sum                          offload: w.grad.sum
@@ -10,7 +10,8 @@
 // A state whose value the device reads itself stays there with the whole update: a master weight that passes
 // read or that is gathered in its own type (fp32), and states whose norms steer their update, or whose
 // update reads a direction (adafactor). Scalars that
-// updates read are copied once.
+// updates read are copied once. Servers also hold what other hosts pull from them, and gradients arrive there
+// (servers.h).
 #pragma once
 
 #include "planner/lowering/stage.h"

@@ -67,7 +67,8 @@ class Orderer {
   }
 
   void order_updates() {
-    std::map<std::string, std::vector<OpId>> together;  // by rule, and by the type of copies with norms
+    // By rule, by the type of copies with norms, and by whether servers hold the state.
+    std::map<std::string, std::vector<OpId>> together;
     for (const OpId o : stage_.ops) {
       const ir::Op& op = stage_.op(o);
       if (stage_.site(o).run != Run::update || is_source(op) || at(stage_.in.from_states, op.outputs[0]))
@@ -76,7 +77,8 @@ class Orderer {
       // A direction (ir/passes/factored.cpp) is used at once, so that only one of them is in memory.
       const bool of_gradient = update && stage_.tensor(op.inputs[1]).role == ir::Role::gradient;
       if (of_gradient && stage_.in.hints.fused_optimizer) {
-        together[op.type + ir::to_text(op.attrs) + (update->has_norms ? copied_as(o) : "")].push_back(o);
+        together[op.type + ir::to_text(op.attrs) + (update->has_norms ? copied_as(o) : "") + holder_of(o)]
+            .push_back(o);
         continue;
       }
       if (update && update->has_norms) {
@@ -143,6 +145,14 @@ class Orderer {
     const OpId cast = cast_of(updated_by(update));
     if (is_read_from_copy(update)) return ir::to_text(stage_.tensor(updated_by(update)).type.dtype);
     return cast < 0 ? "" : ir::to_text(stage_.tensor(stage_.op(cast).outputs[0]).type.dtype);
+  }
+
+  // "servers" if these hold shares of the state that it updates.
+  std::string holder_of(OpId update) const {
+    const int replica = stage_.in.mesh.dim(MeshDim::replica);
+    const bool served =
+        stage_.in.hints.servers > 0 && at(stage_.stored(updated_by(update)), replica).is_split();
+    return served ? "servers" : "";
   }
 
   ValueId copy_of(TensorId state) {

@@ -95,7 +95,7 @@ void order_reduction_after_backward(ProgramBuilder& builder, size_t first_actor,
   std::set<int> seen;
   const size_t end = program.actors.size();
   for (size_t a = first_actor; a < end && last >= 0; ++a)
-    if (seen.insert(program.actors[a].queue).second)
+    if (program.actors[a].kind != ir::ActorKind::pull && seen.insert(program.actors[a].queue).second)
       builder.control(last, static_cast<int>(a), micro_batches);
 }
 

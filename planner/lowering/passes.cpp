@@ -10,6 +10,7 @@
 #include "planner/lowering/offload.h"
 #include "planner/lowering/order.h"
 #include "planner/lowering/overlap.h"
+#include "planner/lowering/servers.h"
 #include "planner/lowering/states.h"
 #include "sbp/error.h"
 
@@ -27,6 +28,7 @@ constexpr Pass passes[] = {{"shard_states", shard_states, check_states},
                            {"reduce_gradients", reduce_gradients, check_gradients},
                            {"insert_boxing", insert_boxing, check_boxing},
                            {"offload", offload, check_offload},
+                           {"serve", serve, check_servers},
                            {"update_on_host", update_on_host, check_host_updates},
                            {"overlap", overlap, check_overlap}};
 

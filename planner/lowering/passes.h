@@ -6,6 +6,7 @@
 //   reduce_gradients  when gradients are reduced, and in which buckets
 //   insert_boxing     the value that each reader reads; boxes, loads and pulls for them
 //   offload           activations that lie on the host between passes
+//   serve             gradients and parameters that go over parameter servers
 //   update_on_host    states that lie on the host, and are updated there
 //   overlap           tasks that wait for kernels that they do not read
 //   emit              actors and registers

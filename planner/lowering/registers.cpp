@@ -81,6 +81,14 @@ int Registers::make(TensorId t, const NdSbp& layout, const std::string& suffix) 
   return reg;
 }
 
+int Registers::make_on_host(TensorId t, const ir::TensorType& type, const std::string& suffix) {
+  const int reg = builder_.add_register(names_.unique(stage_.tensor(t).name + suffix), type,
+                                        memory_of(stage_, t), type.bytes());
+  ir::Register& made = at(builder_.program.registers, reg);
+  made.host_bytes = std::exchange(made.bytes, 0);
+  return reg;
+}
+
 int Registers::make_control(const std::string& actor) {
   return builder_.add_register(names_.unique(actor + ".done"), {{}, ir::DType::int8},
                                ir::MemoryKind::workspace, 0);

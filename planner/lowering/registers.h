@@ -50,6 +50,7 @@ class Registers {
   void set(ValueId v, int reg, int ready = -1);
   int make_for(ValueId v);
   int make(ir::TensorId t, const sbp::NdSbp& layout, const std::string& suffix);
+  int make_on_host(ir::TensorId t, const ir::TensorType& type, const std::string& suffix);
   int make_control(const std::string& actor);
   // The register for a copy of what `source` holds. A new one has as many bytes.
   int copy_to(ValueId v, int source);

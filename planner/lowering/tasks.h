@@ -58,6 +58,7 @@ enum class TaskKind : uint8_t {
   box,         // buckets to other layouts
   gather,      // a box of all parameters of a layer, for one pass
   copy,        // values to memory of the host, or back
+  exchange,    // buckets between hosts: sums to the parameter servers, or their shares from them
   load,        // an input or a constant
   pull,        // of another stage
   tied,        // the sum of a tied parameter's gradients between stages

@@ -1,6 +1,8 @@
 // What tasks do with values, for passes that move values elsewhere.
 #pragma once
 
+#include <algorithm>
+
 #include "planner/lowering/tasks.h"
 #include "sbp/at.h"
 
@@ -25,6 +27,11 @@ void each_write(const Task& task, Visit visit) {
 inline ValueId value_root(const StageTasks& tasks, ValueId v) {
   while (at(tasks.values, v).over >= 0) v = at(tasks.values, v).over;
   return v;
+}
+
+inline bool reads_on_host(const StageTasks& tasks, const Task& task) {
+  return std::any_of(task.reads.begin(), task.reads.end(),
+                     [&](ValueId v) { return at(tasks.values, v).on_host; });
 }
 
 }  // namespace boxcar::planner

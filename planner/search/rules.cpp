@@ -181,21 +181,34 @@ std::vector<Rule> schedule_rules(const Job& job, const Fixed&) {
 
 std::vector<Rule> replica_rules(const Job& job, const Fixed&) {
   const bool once = job.train.sparse_tables;  // one micro-batch
-  return {{{"tp", "cp", "pp", "dp"},
-           {fact("gpus", job.gpus)},
-           "dp x tp x pp x context_parallel has to be gpus",
-           [gpus = job.gpus](const Job& j) {
-             const Hints& h = j.parallel;
-             return int64_t{h.dp} * h.tp * h.pp * h.cp == gpus;
-           }},
-          {{"dp", "micro_batch"},
-           {fact("global_batch", job.global_batch)},
-           once ? "dp x micro_batch has to be global_batch with sparse_tables"
-                : "dp x micro_batch has to divide global_batch",
-           [once, batch = job.global_batch](const Job& j) {
-             const int64_t samples = int64_t{j.parallel.dp} * j.parallel.micro_batch;
-             return once ? samples == batch : batch % samples == 0;
-           }}};
+  std::vector<Rule> rules{{{"tp", "cp", "pp", "dp"},
+                           {fact("gpus", job.gpus)},
+                           "dp x tp x pp x context_parallel has to be gpus",
+                           [gpus = job.gpus](const Job& j) {
+                             const Hints& h = j.parallel;
+                             return int64_t{h.dp} * h.tp * h.pp * h.cp == gpus;
+                           }},
+                          {{"dp", "micro_batch"},
+                           {fact("global_batch", job.global_batch)},
+                           once ? "dp x micro_batch has to be global_batch with sparse_tables"
+                                : "dp x micro_batch has to divide global_batch",
+                           [once, batch = job.global_batch](const Job& j) {
+                             const int64_t samples = int64_t{j.parallel.dp} * j.parallel.micro_batch;
+                             return once ? samples == batch : batch % samples == 0;
+                           }}};
+  const int servers = job.parallel.servers;
+  if (servers == 0) return rules;
+  rules.push_back({{"dp"}, {fact("servers", servers)}, "servers has to divide dp", [servers](const Job& j) {
+                     return j.parallel.dp % servers == 0;
+                   }});
+  rules.push_back({{"tp", "pp", "cp", "ep", "zero"},
+                   {fact("servers", servers)},
+                   "servers need tp, pp, context_parallel and ep of 1, and zero 0",
+                   [](const Job& j) {
+                     const Hints& h = j.parallel;
+                     return h.tp == 1 && h.pp == 1 && h.cp == 1 && h.ep == 1 && h.zero == 0;
+                   }});
+  return rules;
 }
 
 std::vector<Rule> sharding_rules(const Job&, const Fixed& fixed) {

@@ -22,8 +22,13 @@ std::string join(const std::vector<std::string>& words, size_t most = 3) {
   return fmt::format("{}{}", fmt::join(some, ", "), words.size() > most ? ", ..." : "");
 }
 
-const char* moves(const ir::Actor& actor) {
-  if (actor.kind == ir::ActorKind::pull) return "of the stage beside";
+const char* moves(const ir::Program& program, const ir::Actor& actor) {
+  if (actor.kind == ir::ActorKind::pull) {
+    const bool to_host = !actor.outputs.empty() && at(program.registers, actor.outputs[0]).host_bytes > 0;
+    if (!to_host) return "of the stage beside";
+    return actor.attrs.contains("starts") ? "a share, pushed to its server"
+                                          : "a share, pulled from its server";
+  }
   switch (actor.collective) {
     case sbp::Collective::all_reduce:
       return "partial sums, wanted whole";
@@ -53,7 +58,7 @@ std::string why(const ir::Program& program, const ir::Actor& actor) {
     std::sort(names->begin(), names->end());
     names->erase(std::unique(names->begin(), names->end()), names->end());
   }
-  std::string text = moves(actor);
+  std::string text = moves(program, actor);
   if (!makers.empty()) text += "; made by " + join(makers);
   if (!readers.empty()) text += "; read by " + join(readers);
   return text;

@@ -1,11 +1,14 @@
 #include "sim/models/collective_time.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "backends/machines/cluster.h"
 #include "backends/machines/collective_model.h"
+#include "sbp/error.h"
 
 namespace boxcar::sim {
 namespace {
@@ -199,6 +202,15 @@ double device_bandwidth(const Node& node) {
   return node.link == LinkKind::none ? node.pcie_bandwidth : node.link_bandwidth;
 }
 
+double host_bandwidth(const Cluster& cluster) {
+  if (cluster.node.host_bandwidth <= 0)
+    throw Error::input("node.host_bandwidth",
+                       fmt::format("it is not known how fast the memory of {}'s hosts is, which "
+                                   "offload_optimizer and servers use (give it)",
+                                   cluster.name));
+  return cluster.node.host_bandwidth / cluster.node.gpus;
+}
+
 CommTime transfer_time(const Cluster& cluster, int64_t bytes, int from, int to) {
   CommTime time;
   if (from == to || bytes <= 0) return time;
@@ -224,6 +236,21 @@ CommTime transfer_time(const Cluster& cluster, int64_t bytes, int from, int to) 
   }
   keep_exchange(model, model.transfer, size, 0, size, 1, "p2p", &time);
   return time;
+}
+
+CommTime host_transfer_time(const Cluster& cluster, int64_t bytes, int from, int to) {
+  const Node& node = cluster.node;
+  CommTime time = transfer_time(cluster, bytes, from, to);
+  if (time.bytes_on_link <= 0 || node.cores > 0) return time;  // devices that are cores have no other memory
+  if (time.between_nodes) {
+    const CollectiveModel& model = cluster.collective;
+    time.latency -= model.net_exchange.base;
+    return time;
+  }
+  CommTime copy;
+  copy.algorithm = "host";
+  copy.latency = 2 * static_cast<double>(bytes) / host_bandwidth(cluster);
+  return copy;
 }
 
 double seconds_beside(const backends::Cluster& cluster, const CommTime& alone, int devices) {

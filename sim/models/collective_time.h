@@ -57,9 +57,14 @@ CommTime collective_time(const backends::Cluster& cluster, sbp::Collective colle
 // Seconds of the same if `devices` devices of each node do as much at once, each in its own group or several
 // in one: traffic between nodes shares their NICs.
 double seconds_beside(const backends::Cluster& cluster, const CommTime& alone, int devices);
+// Bytes/s of the host's memory for each device of a node. Throws Error (bad input) if it is not known.
+double host_bandwidth(const backends::Cluster& cluster);
 // Point to point between two devices. Between nodes of a cluster with several leaf switches the latency is
 // that between leaves, even inside one leaf. The difference, a microsecond, would make devices of a stage
 // differ (sim/fold.h).
 CommTime transfer_time(const backends::Cluster& cluster, int64_t bytes, int from, int to);
+// The same between memory of two devices' hosts: no kernel of a device starts it, and inside a node the bytes
+// are read and written in the host's memory, of which each device has an equal share.
+CommTime host_transfer_time(const backends::Cluster& cluster, int64_t bytes, int from, int to);
 
 }  // namespace boxcar::sim

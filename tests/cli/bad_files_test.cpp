@@ -110,6 +110,9 @@ const FileCase file_cases[] = {
     {job_file + "parallel: {fsdp_group: 8}\n",
      {},
      "job.yaml:3:24: parallel.fsdp_group: has no effect unless zero is 1, 2 or 3"},
+    {job_file + "parallel: {servers_update: false}\n",
+     {},
+     "job.yaml:3:28: parallel.servers_update: has no effect unless servers is 2 or more"},
 };
 
 TEST(BadInput, JobFiles) {

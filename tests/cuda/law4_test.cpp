@@ -66,17 +66,25 @@ ir::TrainOptions options_of(ir::Precision precision) {
   return options;
 }
 
+std::string why;  // there is no GPU
+auto on_gpus(int devices) { return gpus(devices, why); }
+
+void expect_refused(const LaidOut& laid, const Start& start) {
+  EXPECT_THAT(support::error_of([&] { train(laid, start, steps, on_gpus); }),
+              testing::HasSubstr("this backend has no kernels of the host (--backend cpu has, for "
+                                 "offload_optimizer and servers)"));
+}
+
 class GpuLaw4 : public testing::TestWithParam<Case> {};
 
 TEST_P(GpuLaw4, TrainsAsOnTheCpu) {
-  std::string why;
   if (!gpus(1, why)) GTEST_SKIP() << why;
-  const auto on_gpus = [&](int devices) { return gpus(devices, why); };
   const Case& one = GetParam();
   const Start start = one.start();
   ir::TrainOptions options = options_of(ir::Precision::fp64);
   if (one.wide_alone) options.optimizer = ir::Optimizer::momentum, options.learning_rate = 1e-3;
   const LaidOut wide = one.laying(options);
+  if (wide.hints.servers > 0) return expect_refused(wide, start);
   const Outcome exact = train(wide, start, steps);
   {
     SCOPED_TRACE("float64");
@@ -87,12 +95,7 @@ TEST_P(GpuLaw4, TrainsAsOnTheCpu) {
   // are zero, rounding alone moves Adam's weights.)
   SCOPED_TRACE("narrower");
   const LaidOut narrow = one.laying(options_of(one.narrow));
-  if (narrow.hints.offload_optimizer) {
-    EXPECT_THAT(support::error_of([&] { train(narrow, start, steps, on_gpus); }),
-                testing::HasSubstr("this backend has no kernels of the host (--backend cpu has, for "
-                                   "offload_optimizer)"));
-    return;
-  }
+  if (narrow.hints.offload_optimizer) return expect_refused(narrow, start);
   const Outcome here = train(narrow, start, steps), there = train(narrow, start, steps, on_gpus);
   const double largest = *std::max_element(exact.losses.begin(), exact.losses.end());
   EXPECT_LE(loss_distance(there, exact), 8 * loss_distance(here, exact) + 1e-3 * largest);

@@ -1,4 +1,5 @@
 // Types of registers that acts read and write fit the acts: whole messages if they do not.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -128,6 +129,37 @@ TEST(PlanTypes, OnlyCopiesUseMemoryOfTheHost) {
             "p: out: copies %x, float32[4, 6] in 96 bytes to %h, float32[4, 6] in 90 bytes");
   EXPECT_EQ(refused("queue compute: compute", "queue compute: host"),
             "p: mm: runs on the host and cannot read %x, which lies on the device");
+}
+
+TEST(PlanTypes, PullsStayInOneKindOfMemory) {
+  const auto plan = [](const std::string& source, const std::string& result) {
+    return fmt::format(R"(plan pair
+devices 2
+micro_batches 1
+peers other: 0 from 1, 1 from 0
+class 0-1: p
+
+program p
+  phases F
+  schedule F[0]
+  queue net: network
+  %d: float32[4] x1 activations
+  %x: float32[4] x1 activations {}
+  %y: float32[2] x1 activations {}
+  d copy load() -> %d on net in F
+  x copy copy(%d) -> %x on net in F
+  y pull(%x of p via other) {{ends=[4], starts=[2]}} -> %y on net in F bytes 8
+)",
+                       source, result);
+  };
+  const auto said = [](const std::string& text) {
+    return support::error_of([&] { check_types(parse_plan(text)); });
+  };
+  EXPECT_EQ(said(plan("bytes 512", "bytes 512")), "no error");
+  EXPECT_EQ(said(plan("host 512", "bytes 512")),
+            "p: y: runs on the host and cannot write %y, which lies on the device");
+  EXPECT_EQ(said(plan("bytes 512", "host 512")),
+            "p: y: runs on the host and cannot read %x, which lies on the device");
 }
 
 TEST(PlanTypes, AttributesFitOnEveryRank) {

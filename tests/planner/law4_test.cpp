@@ -117,6 +117,14 @@ const NamedChange run_layouts[] = {
        j.train.gradients = ir::Gradients::half, j.parallel.grad_reduction = Reduction::float32;
      }},
     {"hybrid_shards", [](Job& j) { j.parallel.dp = 4, j.parallel.fsdp_group = 2, j.parallel.zero = 3; }},
+    {"servers", [](Job& j) { j.parallel.dp = 4, j.parallel.servers = 2, j.global_batch = 2; }},
+    {"servers_uneven",
+     [](Job& j) {
+       j.parallel.dp = j.parallel.servers = 3, j.train.precision = ir::Precision::fp32;
+       j.train.clip_norm = 0;
+     }},
+    {"servers_add_up",
+     [](Job& j) { j.parallel.dp = 4, j.parallel.servers = 2, j.parallel.servers_update = false; }},
     {"fp32_zero1",
      [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 1, j.train.precision = ir::Precision::fp32; }},
     {"fp32_sgd",

@@ -9,6 +9,7 @@
 #include "planner/lowering/offload.h"
 #include "planner/lowering/order.h"
 #include "planner/lowering/overlap.h"
+#include "planner/lowering/servers.h"
 #include "planner/lowering/states.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
@@ -45,8 +46,8 @@ class Lowered {
                comms_,
                routes_},
         stage(input_, 0, all(laid_.mesh), "stage0") {
-    const auto run = {shard_states, order_ops,      reduce_gradients, insert_boxing,
-                      offload,      update_on_host, overlap};
+    const auto run = {shard_states, order_ops, reduce_gradients, insert_boxing,
+                      offload,      serve,     update_on_host,   overlap};
     for (int p = 0; p < passes; ++p) run.begin()[p](stage, tasks);
   }
 
@@ -134,7 +135,7 @@ TEST(Lowering, ShardedStatesAreWholeAfterTheUpdateOrInEachPass) {
 TEST(Lowering, TensorsGatheredInAForwardPassAreGatheredAgainInItsBackwardPass) {
   Job job = small_job(1, 2, 1);
   job.parallel.sequence_parallel = true;
-  const Lowered lowered(job, 7);
+  const Lowered lowered(job, 8);
   const Phases& phases = lowered.stage.phases;
   for (const int phase : {phases.forward(0), phases.backward(0)})
     EXPECT_THAT(lowered.boxed(TaskKind::box, phase), testing::Contains("h0.ln2 S(1) -> B")) << phase;
@@ -156,7 +157,7 @@ TEST(Lowering, AGatherWaitsForTheFirstReaderOfTheOneBefore) {
   for (const bool ahead : {true, false}) {
     Job job = zero_job(3);
     job.parallel.overlap_param = ahead;
-    const Lowered lowered(job, 7);
+    const Lowered lowered(job, 8);
     int gathers = 0, waiting = 0, held = 0;
     for (const Task& task : lowered.tasks.passes) {
       if (task.kind != TaskKind::gather) continue;
@@ -171,10 +172,10 @@ TEST(Lowering, AGatherWaitsForTheFirstReaderOfTheOneBefore) {
 }
 
 TEST(Lowering, ChecksPassAfterEveryPass) {
-  const auto checks = {check_states,  check_order,        check_gradients, check_boxing,
-                       check_offload, check_host_updates, check_overlap};
+  const auto checks = {check_states,  check_order,   check_gradients,    check_boxing,
+                       check_offload, check_servers, check_host_updates, check_overlap};
   for (const int zero : {0, 1, 2, 3})
-    for (int pass = 1; pass <= 7; ++pass)
+    for (int pass = 1; pass <= 8; ++pass)
       for (const bool offloads : {false, true}) {
         Job job = zero_job(zero);
         job.model->layers = 3, job.train.precision = ir::Precision::fp16;
@@ -238,10 +239,10 @@ TEST(Lowering, AValueThatIsReadWronglyIsFound) {
 }
 
 TEST(Lowering, ATaskThatWaitsForALaterOneIsFound) {
-  Lowered lowered(zero_job(3), 7);
+  Lowered lowered(zero_job(3), 8);
   lowered.tasks.passes.front().after.push_back(1000);
   EXPECT_THAT(message(check_overlap, lowered), testing::HasSubstr("which is not in front of it"));
-  Lowered held(zero_job(3), 7);
+  Lowered held(zero_job(3), 8);
   held.tasks.passes[held.find("h0.ln1")].hold = Hold::first_step;
   EXPECT_THAT(message(check_overlap, held), testing::HasSubstr("held back that moves nothing"));
 }
@@ -255,7 +256,7 @@ Job offloading_job() {
 // The picture of offload.h: "h0.offload" and the layer of the kernel that waits for it, "h0.fetch" and that
 // of the kernel for which it waits.
 TEST(Lowering, ALayersActivationsAreOnTheHostWhileOthersRun) {
-  const Lowered lowered(offloading_job(), 7);
+  const Lowered lowered(offloading_job(), 8);
   std::map<TaskId, std::string> layer_of, copies;
   std::vector<std::string> seen;
   const auto layer = [&](const Task& task) {
@@ -299,7 +300,7 @@ TEST(Lowering, TheHostUpdatesWhatTheDeviceDoesNotRead) {
     Job job = zero_job(1);
     job.train.precision = precision, job.train.optimizer = optimizer;
     job.parallel.offload_optimizer = true, job.train.clip_norm = 0;
-    const Lowered lowered(job, 7);
+    const Lowered lowered(job, 8);
     std::string text;
     for (const Task& task : lowered.tasks.updates) {
       const bool of_fc1 =
@@ -330,7 +331,7 @@ TEST(Lowering, TheHostUpdatesWhatTheDeviceDoesNotRead) {
 TEST(Lowering, ATaskOnTheHostAndTheDeviceIsFound) {
   Job job = zero_job(1);
   job.train.precision = ir::Precision::bf16, job.parallel.offload_optimizer = true;
-  Lowered lowered(job, 6);
+  Lowered lowered(job, 7);
   EXPECT_EQ(message(check_host_updates, lowered), "");
   const auto update =
       std::find_if(lowered.tasks.updates.begin(), lowered.tasks.updates.end(), [&](const Task& task) {
@@ -339,6 +340,56 @@ TEST(Lowering, ATaskOnTheHostAndTheDeviceIsFound) {
   ASSERT_NE(update, lowered.tasks.updates.end());
   at(lowered.tasks.values, update->reads[0]).on_host = false;
   EXPECT_THAT(message(check_host_updates, lowered), testing::HasSubstr("is on the host, and other operands"));
+}
+
+// The picture of servers.h, of one weight.
+TEST(Lowering, GradientsGoToServersAndParametersOrSumsComeBack) {
+  const auto path = [](bool update) {
+    Job job = zero_job(0, 4);
+    job.parallel.servers = 2, job.parallel.servers_update = update;
+    job.train.precision = ir::Precision::fp32, job.train.clip_norm = 0;
+    const Lowered lowered(job, 8);
+    std::string text;
+    for (const auto* part : {&lowered.tasks.reductions, &lowered.tasks.updates})
+      for (const Task& task : *part) {
+        for (ValueId v : task.kind == TaskKind::copy ? task.writes : std::vector<ValueId>())
+          if (lowered.name(at(lowered.tasks.values, v).t).starts_with("h0.mlp.fc1.weight"))
+            text += at(lowered.tasks.values, v).on_host ? "offload; " : "fetch; ";
+        if (task.kind == TaskKind::kernel &&
+            lowered.stage.op(task.ops[0]).name.starts_with("h0.mlp.fc1.weight"))
+          if (lowered.stage.op(task.ops[0]).type == "adam")
+            text += at(lowered.tasks.values, task.writes[0]).on_host ? "adam on the host; " : "adam; ";
+        for (const Bucket& bucket : task.buckets)
+          for (const Boxed& boxed : bucket)
+            if (lowered.name(boxed.t).starts_with("h0.mlp.fc1.weight"))
+              text += fmt::format("{} {} -> {}; ", task.kind == TaskKind::exchange ? "exchange" : "box",
+                                  sbp::to_text(boxed.from), sbp::to_text(boxed.to));
+      }
+    return text;
+  };
+  const std::string push =
+      "box (P(sum), P(sum)) -> (P(sum), S(0)); offload; exchange (P(sum), S(0)) -> (S(0,inner), S(0)); ";
+  const std::string pull = "exchange (S(0,inner), S(0)) -> (B, S(0)); fetch; box (B, S(0)) -> (B, B); ";
+  EXPECT_EQ(path(true), push + "adam on the host; " + pull);
+  EXPECT_EQ(path(false), push + pull + "adam; ");
+}
+
+TEST(Lowering, AnExchangeOffTheHostsOrABoxToServersIsFound) {
+  Job job = zero_job(0);
+  job.parallel.servers = 2;
+  for (const bool off : {false, true}) {
+    Lowered lowered(job, 6);
+    EXPECT_EQ(message(check_servers, lowered), "");
+    for (Task& task : lowered.tasks.reductions)
+      if (task.kind == TaskKind::exchange) {
+        if (off)
+          at(lowered.tasks.values, task.buckets[0][0].source).on_host = false;
+        else
+          task.kind = TaskKind::box;
+      }
+    EXPECT_THAT(message(check_servers, lowered),
+                testing::HasSubstr(off ? "is exchanged on devices" : "goes to the servers by no exchange"));
+  }
 }
 
 }  // namespace

@@ -57,6 +57,9 @@ const Case cases[] = {
     {"offloaded", [](Job& j) { j.model->layers = 3, j.parallel.offload_activations = true; }},
     {"updated_on_host",
      [](Job& j) { j.train.precision = ir::Precision::bf16, j.parallel.offload_optimizer = true; }},
+    {"servers", [](Job& j) { j.parallel.dp = j.parallel.servers = 2; }},
+    {"servers_add_up",
+     [](Job& j) { j.parallel.dp = j.parallel.servers = 2, j.parallel.servers_update = false; }},
     {"unet", [](Job& j) { j.model = ir::models::ConvNet{"unet", 3, 2, 1, 4, 3}, j.parallel.pp = 2; }},
 };
 

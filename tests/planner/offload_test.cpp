@@ -94,8 +94,8 @@ TEST(Offload, TheHostHoldsAndUpdatesStates) {
   EXPECT_GT(bytes / 1e9, 5 * step_seconds(offloading_job(0, false)));
   job.cluster.node.host_bandwidth = 0;
   EXPECT_EQ(support::error_of([&] { step_seconds(job); }),
-            "offload_optimizer: it is not known how fast the memory of dgx-a100-80g's hosts is (give "
-            "node.host_bandwidth)");
+            "node.host_bandwidth: it is not known how fast the memory of dgx-a100-80g's hosts is, which "
+            "offload_optimizer and servers use (give it)");
 }
 
 // All tensors of an update go in one copy, which all of them wait for. This must not be walked through anew

@@ -241,7 +241,10 @@ std::unique_ptr<backends::Backend> gpus(int devices) {
   return backends::cuda::make_cuda_backend(devices, {.share_gpus = true});
 }
 
-bool runs_on_gpus(const RandomJob& job) { return runs_wide(job) && has_gpus(); }
+// Kernels of the host, which servers have, run on the CPU backend alone.
+bool runs_on_gpus(const RandomJob& job) {
+  return runs_wide(job) && job.value("parallel.servers") == "0" && has_gpus();
+}
 
 void check_gpus(const RandomJob& random) {
   const Point wide = in_precision(trained(random), ir::Precision::fp64);

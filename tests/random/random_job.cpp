@@ -108,6 +108,8 @@ std::vector<Dimension> make_dimensions() {
       {"parallel.offload_activations", no_yes},
       {"parallel.offload_optimizer", no_yes},
       {"parallel.fsdp_group", {"", "2"}},
+      {"parallel.servers", {"0", "2", "4"}},
+      {"parallel.servers_update", yes_no},
       {"parallel.mesh_order", {"pp,dp,cp,tp", "dp,pp,tp,cp", "cp,tp,dp,pp", "tp,cp,pp,dp"}},
       {"parallel.stage_order", {"", "turned", "reversed"}},
       {"train.global_batch", {"x1", "", "x2", "x3", "x4", "x6"}},

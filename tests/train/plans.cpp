@@ -135,6 +135,17 @@ const TransformerRow transformers[] = {
      [](Job& j) { j.parallel.dp = 4, j.parallel.fsdp_group = 2, j.parallel.zero = 1; }},
     {"hybrid_shards3", "gpt", 0.1, 1,
      [](Job& j) { j.parallel.dp = 4, j.parallel.fsdp_group = 2, j.parallel.zero = 3; }},
+    {"servers2", "gpt", 0.1, 1, [](Job& j) { j.parallel.dp = j.parallel.servers = 2; }},
+    {"servers2_of_2_accumulation", "llama", 0, 3, [](Job& j) { j.parallel.dp = 4, j.parallel.servers = 2; }},
+    {"servers3_uneven_late", "gpt", 0, 2,
+     [](Job& j) {
+       j.parallel.dp = 6, j.parallel.servers = 3, j.parallel.fused_optimizer = true;
+       j.parallel.overlap_grad = j.parallel.overlap_param = false;
+     }},
+    {"servers2_of_2_add_up", "gpt", 0.1, 1,
+     [](Job& j) { j.parallel.dp = 4, j.parallel.servers = 2, j.parallel.servers_update = false; }},
+    {"servers3_add_up", "llama", 0, 2,
+     [](Job& j) { j.parallel.dp = j.parallel.servers = 3, j.parallel.servers_update = false; }},
     {"recompute_full", "gpt", 0.1, 2,
      [](Job& j) { j.parallel.tp = j.parallel.pp = 2, j.train.recompute = ir::Recompute::full; }},
     {"recompute_selective", "gpt", 0.1, 1,
@@ -286,6 +297,7 @@ const TransformerRow images[] = {
     {"resnet", "resnet", 0, 2, [](Job&) {}},
     {"resnet_dp2_zero1", "resnet", 0, 1, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 1; }},
     {"resnet_pp2", "resnet", 0, 2, [](Job& j) { j.parallel.pp = 2; }},
+    {"resnet_servers2", "resnet", 0, 1, [](Job& j) { j.parallel.dp = j.parallel.servers = 2; }},
     {"alexnet_dp2_zero3", "alexnet", 0, 1, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 3; }},
     {"alexnet_pp2_fused", "alexnet", 0, 3,
      [](Job& j) { j.parallel.pp = 2, j.parallel.fused_optimizer = j.train.fused_loss = true; }},
@@ -297,6 +309,7 @@ const NetRow nets[] = {
     {"zero1", 1, [](Hints& h) { h.dp = 3, h.zero = 1; }},
     {"zero2", 2, [](Hints& h) { h.dp = 2, h.zero = 2; }},
     {"zero3", 2, [](Hints& h) { h.dp = 4, h.zero = 3; }},
+    {"servers2_of_2_add_up", 2, [](Hints& h) { h.dp = 4, h.servers = 2, h.servers_update = false; }},
     {"pp2", 3,
      [](Hints& h) {
        h.pp = 2, h.stage_layers = {2, 1};
@@ -335,6 +348,11 @@ const NarrowRow narrow[] = {
         j.parallel.offload_optimizer = j.parallel.offload_activations = true;
         j.parallel.dp = 2, j.parallel.zero = 1;
       }}},
+    {ir::Precision::bf16,
+     {"bf16_servers2_of_2", "gpt", 0.1, 1, [](Job& j) { j.parallel.dp = 4, j.parallel.servers = 2; }}},
+    {ir::Precision::fp16,
+     {"fp16_servers2_fused", "llama", 0, 2,
+      [](Job& j) { j.parallel.dp = j.parallel.servers = 2, j.parallel.fused_optimizer = true; }}},
     {ir::Precision::bf16,
      {"bf16_sp2", "llama", 0.1, 2, [](Job& j) { j.parallel.tp = 2, j.parallel.sequence_parallel = true; }}},
     {ir::Precision::bf16,
