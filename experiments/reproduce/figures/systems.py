@@ -17,13 +17,15 @@ ALEXNET = ("--model=alexnet", "--layers=8", "--channels=64", "--classes=1000", "
 WIDE_DEEP = (*CLUSTER, "--global-batch=16384", "--precision=fp32", "--clip-norm=0")
 PLAIN = tuple(f"--without-move={move}" for move in ("lay-out-best", "lay-out-degrees", "lay-out-meshes", "lay-out-over-nodes",
                                                      "shard-and-lay-out", "split-and-lay-out", "other-ways"))
+# A server on each node, which adds up; BYTEPS_PARTITION_BYTES is 4,096,000 by default (github.com/bytedance/byteps docs/env.md)
+BYTEPS = ("--servers=2", "--servers-update=false", "--grad-bucket-mb=4")
 WHOLE = ("--zero=0", "--context-parallel=1")  # every state on each device that trains with it
 
 
 @dataclass(frozen=True)
 class System:
     name: str
-    paper: str  # arXiv's number
+    paper: str  # arXiv's number, or the conference
     flags: tuple[str, ...]  # the fixed ones
     lays_out: bool = False  # whether it chooses a layout for each op; otherwise degrees and pins decide
 
@@ -37,7 +39,7 @@ class System:
 
     @property
     def title(self):
-        return f"{self.name} (arXiv:{self.paper})" if self.paper else self.name
+        return f"{self.name} ({self.paper})" if self.paper else self.name
 
 
 def data_parallel(zero, *more):
@@ -47,29 +49,33 @@ def data_parallel(zero, *more):
 SYSTEMS = {
     "GPT": (GPT, [
         System("Boxcar", "", (), lays_out=True),
-        System("Horovod", "1802.05799", data_parallel(0, "--grad-bucket-mb=64")),
-        System("ZeRO 1", "1910.02054", data_parallel(1)),
-        System("ZeRO 2", "1910.02054", data_parallel(2)),
-        System("ZeRO 3, FairScale", "1910.02054", data_parallel(3)),
-        System("Megatron-LM of 2019", "1909.08053", (*WHOLE, "--pp=1", "--tp=2..8", "--sequence-parallel=false")),
-        System("Megatron-LM of 2021", "2104.04473", (*WHOLE, "--sequence-parallel=false", "--schedule=1f1b")),
-        System("GPipe", "1811.06965", (*WHOLE, "--dp=1", "--tp=1", "--pp=16", "--schedule=gpipe")),
-        System("PipeDream-flush", "2006.09503", (*WHOLE, "--tp=1", "--virtual-stages=1", "--schedule=1f1b")),
-        System("Mesh-TensorFlow", "1811.02084", (*WHOLE, "--pp=1", "--no-partial"), lays_out=True),
-        System("GShard", "2006.16668", (*WHOLE, "--pp=1", "--no-partial"), lays_out=True),
-        System("Tofu", "1807.08887", (*WHOLE, "--dp=2", "--pp=1", "--tp=8"), lays_out=True),
-        System("FlexFlow", "1807.05358", (*WHOLE, "--pp=1"), lays_out=True),
+        System("Horovod", "arXiv:1802.05799", data_parallel(0, "--grad-bucket-mb=64")),
+        System("parameter servers", "OSDI 2014", data_parallel(0, "--servers=2")),
+        System("BytePS", "OSDI 2020", data_parallel(0, *BYTEPS)),
+        System("ZeRO 1", "arXiv:1910.02054", data_parallel(1)),
+        System("ZeRO 2", "arXiv:1910.02054", data_parallel(2)),
+        System("ZeRO 3, FairScale", "arXiv:1910.02054", data_parallel(3)),
+        System("Megatron-LM of 2019", "arXiv:1909.08053", (*WHOLE, "--pp=1", "--tp=2..8", "--sequence-parallel=false")),
+        System("Megatron-LM of 2021", "arXiv:2104.04473", (*WHOLE, "--sequence-parallel=false", "--schedule=1f1b")),
+        System("GPipe", "arXiv:1811.06965", (*WHOLE, "--dp=1", "--tp=1", "--pp=16", "--schedule=gpipe")),
+        System("PipeDream-flush", "arXiv:2006.09503", (*WHOLE, "--tp=1", "--virtual-stages=1", "--schedule=1f1b")),
+        System("Mesh-TensorFlow", "arXiv:1811.02084", (*WHOLE, "--pp=1", "--no-partial"), lays_out=True),
+        System("GShard", "arXiv:2006.16668", (*WHOLE, "--pp=1", "--no-partial"), lays_out=True),
+        System("Tofu", "arXiv:1807.08887", (*WHOLE, "--dp=2", "--pp=1", "--tp=8"), lays_out=True),
+        System("FlexFlow", "arXiv:1807.05358", (*WHOLE, "--pp=1"), lays_out=True),
     ]),
     "AlexNet": (ALEXNET, [
         System("Boxcar", "", (), lays_out=True),
-        System("Horovod", "1802.05799", data_parallel(0, "--grad-bucket-mb=64")),
-        System("OptCNN", "1802.04924", (*WHOLE, "--pp=1"), lays_out=True),
-        System("Stanza", "1812.10624", data_parallel(0, *(f"--pin=h{n}.fc.weight=S(0)" for n in (5, 6, 7)))),
+        System("Horovod", "arXiv:1802.05799", data_parallel(0, "--grad-bucket-mb=64")),
+        System("parameter servers", "OSDI 2014", data_parallel(0, "--servers=2")),
+        System("BytePS", "OSDI 2020", data_parallel(0, *BYTEPS)),
+        System("OptCNN", "arXiv:1802.04924", (*WHOLE, "--pp=1"), lays_out=True),
+        System("Stanza", "arXiv:1812.10624", data_parallel(0, *(f"--pin=h{n}.fc.weight=S(0)" for n in (5, 6, 7)))),
     ]),
     "Wide & Deep": (WIDE_DEEP, [
         System("Boxcar", "", (), lays_out=True),
-        System("Horovod", "1802.05799", data_parallel(0, "--grad-bucket-mb=64")),
-        System("HugeCTR", "2210.08803", data_parallel(0, "--pin=wide.weight=S(0)", "--pin=deep.weight=S(0)")),
+        System("Horovod", "arXiv:1802.05799", data_parallel(0, "--grad-bucket-mb=64")),
+        System("HugeCTR", "arXiv:2210.08803", data_parallel(0, "--pin=wide.weight=S(0)", "--pin=deep.weight=S(0)")),
     ]),
 }
 
@@ -104,7 +110,10 @@ def make(folder):
 
 FIGURES = [
     Figure("systems", "systems that the paper compares with, as strategies: one job each, on 16 V100s", make, side_by_side=True,
-           missing=("BytePS and parameter servers: there are no servers", "PipeDream's versions of weights: a step ends with one update",
+           missing=("BytePS on additional machines without GPUs, its recommended use: servers share the hosts of workers here",
+                    "parameter servers that workers do not wait for, with a bound on staleness: a plan is one step, and all of it ends",
+                    "parameter servers with rows of tables, for Wide & Deep: tables are dense here, as for HugeCTR",
+                    "PipeDream's versions of weights: a step ends with one update",
                     "DLPlacer, and FlexFlow's ops on devices of their own: only stages have devices of their own",
                     "KungFu's adaptation and Ray's restarts, as strategies: scripts/elastic trains so, and campaign --replan draws weeks of it",
                     "Stanza's devices for dense layers alone: these layers are split over all devices",
