@@ -267,11 +267,11 @@ bool scales_rounding(const RandomJob& job) {
   const std::string& optimizer = job.value("train.optimizer");
   const ir::OptimizerRow* const row = ir::find_optimizer(optimizer);  // null: adamw
   const bool one_key = job.value("model.attention_window") == "1";
-  if (row && row->factored) {
+  if (row && (row->factored || optimizer == "adagrad")) {
     const planner::Job& jobs = point_of(job).job;
-    return one_key || !jobs.model.transformer() || jobs.model->bias || jobs.model->qkv_bias;
+    const bool keys_have_biases = jobs.model.transformer() && (jobs.model->bias || jobs.model->qkv_bias);
+    return one_key || keys_have_biases || (row->factored && !jobs.model.transformer());
   }
-  if (one_key && optimizer == "adagrad") return true;
   return row && row->has_trust() && row->positive > 0 &&
          (one_key || job.value("model.family") == "diffusion_unet");
 }

@@ -21,8 +21,8 @@ Point point_of(const RandomJob& job);
 
 // Whether the optimizer moves weights by rounding as far as by anything else. A diffusion U-Net norms what it
 // adds the time to, so gradients of the time's weights are nothing but rounding; so are those of queries that
-// see one key. LAMB moves these weights as far as any others, and Adagrad's eps is small. Adafactor moves any
-// gradient by whole steps, also that of keys' biases.
+// see one key, and of keys' biases. LAMB moves the first two as far as any others, Adagrad, whose eps is
+// small, the last two, and Adafactor all of them.
 bool scales_rounding(const RandomJob& job);
 
 struct Law {
