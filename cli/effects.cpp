@@ -91,6 +91,7 @@ bool uses_trust_coefficient(const planner::Job& job) { return uses(job, "trust_c
 constexpr Effect effects[] = {
     {"parallel.zero", may_shard, "dp or context_parallel is 2 or more", nullptr, true},
     {"parallel.sequence_parallel", splits_tensors, "tp is 2 or more", nullptr, true},
+    {"parallel.etp", has_experts, "the model has experts"},
     {"parallel.recompute", finds_built_core,
      "attention is unfused (attention as one kernel keeps nothing that selective could compute again)",
      nullptr, true},

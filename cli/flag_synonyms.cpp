@@ -43,6 +43,8 @@ constexpr Synonym synonyms[] = {
     {"--context-parallel-degree", "--cp"},
     {"--cp-size", "--cp"},
     {"--expert-model-parallel-size", "--ep"},
+    {"--expert-tensor-parallel-size", "--etp"},
+    {"--expert-tensor-parallel-degree", "--etp"},
     {"--expert-parallel-size", "--ep"},
     {"--expert-parallel", "--ep"},
     {"--num-layers-per-virtual-pipeline-stage", "--virtual-stages"},

@@ -37,14 +37,14 @@ int Mesh::stage_of(int device, int stages) const {
 }
 
 Mesh mesh_of(const Hints& hints) {
-  const int group = inner_replicas(hints);
+  const int group = inner_replicas(hints), ep = ep_in_dp(hints);
   const struct {
     MeshDim dim;
     MeshAxis axis;
     int extent;
   } dims[] = {{MeshDim::replica, MeshAxis::dp, hints.dp / group},
-              {MeshDim::dp, MeshAxis::dp, group / hints.ep},
-              {MeshDim::ep, MeshAxis::dp, hints.ep},
+              {MeshDim::dp, MeshAxis::dp, group / ep},
+              {MeshDim::ep, MeshAxis::dp, ep},
               {MeshDim::cp, MeshAxis::cp, hints.cp},
               {MeshDim::tp, MeshAxis::tp, hints.tp}};
   // By dimension: the stride from one index to the next, which is the product of the extents inside.

@@ -10,7 +10,10 @@
 // The mesh and its layouts are the same in every order. A *place* on the mesh is a row-major index. Extents
 // of 1 are left out; a stage of one device has the mesh {1} named {"dp"}. A sharding group smaller than dp
 // (fsdp_group), or a parameter server for some of dp, splits dp in two: "replica" outside, "dp" inside.
-// Expert parallelism takes its ranks out of dp: "ep" lies inside "dp".
+// Expert parallelism takes its ranks out of dp: "ep" lies inside "dp". With etp 1 all ranks of tp are among
+// its ranks too, and "ep" has the others:
+//
+//   dp 8, tp 2, ep 8, etp 1: mesh {2, 4, 2} named {"dp", "ep", "tp"}; experts are split along "ep" and "tp"
 #pragma once
 
 #include <array>
@@ -47,6 +50,12 @@ struct Mesh {
 };
 
 Mesh mesh_of(const Hints& hints);
+// Whether experts are dealt out over tp too, instead of being cut by it.
+inline bool deals_experts_over_tp(const Hints& hints) { return hints.etp == 1 && hints.tp > 1; }
+// Ranks of dp over which experts are dealt out. REQUIRES that tp divides ep if experts are dealt out over tp.
+inline int ep_in_dp(const Hints& hints) {
+  return deals_experts_over_tp(hints) ? hints.ep / hints.tp : hints.ep;
+}
 // The number of stages that have devices on the first node, which has `node` GPUs. On other nodes it is less
 // if stages do not divide nodes.
 int stages_on_node(const Mesh& mesh, int stages, int node);

@@ -61,10 +61,17 @@ std::vector<int64_t> parts_of(size_t rank, const sbp::NdSbp& layout, const Mesh&
   return parts;
 }
 
+// How ep and cp split the axis of experts: inside the parts of tp if it splits it too. Tokens that ep
+// exchanges then go to the experts of their rank of tp.
+Sbp split_of_experts(bool over_tp) { return Sbp::S(0, over_tp ? 1 : 0); }
+
 // Whether ranks of context parallelism that share a group of `experts` can each have the same number.
-bool cp_splits_experts(int64_t experts, const Mesh& mesh) {
-  const int ep = mesh.dim(MeshDim::ep), cp = mesh.dim(MeshDim::cp);
-  return cp >= 0 && experts % ((ep < 0 ? 1 : at(mesh.extents, ep)) * at(mesh.extents, cp)) == 0;
+bool cp_splits_experts(int64_t experts, const Mesh& mesh, bool over_tp) {
+  if (mesh.dim(MeshDim::cp) < 0) return false;
+  int64_t ranks = 1;
+  for (const MeshDim dim : {MeshDim::ep, MeshDim::cp, MeshDim::tp})
+    if (const int d = mesh.dim(dim); d >= 0 && (dim != MeshDim::tp || over_tp)) ranks *= at(mesh.extents, d);
+  return experts % ranks == 0;
 }
 
 }  // namespace
@@ -72,9 +79,13 @@ bool cp_splits_experts(int64_t experts, const Mesh& mesh) {
 sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh& mesh,
                    ir::ParameterKind kind) {
   sbp::NdSbp result = whole;
-  if (kind == ir::ParameterKind::experts && cp_splits_experts(shape[0], mesh)) {
-    Sbp& cp = at(result, mesh.dim(MeshDim::cp));
-    if (cp.is_broadcast()) cp = Sbp::S(0);
+  if (kind == ir::ParameterKind::experts) {
+    const int tp = mesh.dim(MeshDim::tp);
+    const bool over_tp = tp >= 0 && at(whole, tp) == Sbp::S(0);
+    if (cp_splits_experts(shape[0], mesh, over_tp)) {
+      Sbp& cp = at(result, mesh.dim(MeshDim::cp));
+      if (cp.is_broadcast()) cp = split_of_experts(over_tp);
+    }
   }
   std::vector<size_t> dims;
   int64_t shards = 1;
@@ -100,13 +111,16 @@ sbp::NdSbp served(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh& 
 namespace {
 
 // Parameters: split by columns, by rows, or along their only axis. Activations: between the parallel parts;
-// inside them; gathered for the experts in the forward pass; of the loss; logits, if they are gathered.
-enum class Where : uint8_t { column, row, vector, stream, inside, gathered, whole, logits };
+// inside them; gathered for the experts in the forward pass; experts' slots by sequence; of the loss; logits,
+// if they are gathered.
+enum class Where : uint8_t { column, row, vector, stream, inside, gathered, slots, whole, logits };
 struct PinRule {
   std::string_view pattern;
   Where where;
-  bool by_expert = false;  // in a layer with experts, a slice of ep and cp has the tokens of its experts
-  bool summed = false;     // and each rank of tp has the complete sums
+  // In a layer with experts, a slice of ep and cp, and of tp if it does not cut experts, has the tokens of
+  // its experts.
+  bool by_expert = false;
+  bool summed = false;  // and each rank of a tp that cuts experts has the complete sums
 };
 // The splits of tensor parallelism: of parameters, and of activations between the parallel parts (the
 // stream).
@@ -156,6 +170,8 @@ constexpr PinRule rules[] = {
     {"*.mlp.shared.fc2", Where::stream},
     {"*.mlp.sum", Where::stream},
     {"*.mlp.dispatch", Where::gathered},
+    {"*.mlp.dispatch_shares", Where::slots},
+    {"*.mlp.by_sequence", Where::slots},
     {"*.mlp.slots", Where::gathered, true},
     {"*.mlp.slot_shares", Where::gathered, true},
     {"embedding.lookup", Where::stream},
@@ -238,7 +254,10 @@ sbp::NdSbp whole_layout(const Context& c, ir::TensorId weight) {
   const int tp = c.mesh.dim(MeshDim::tp), ep = c.mesh.dim(MeshDim::ep);
   const ir::ParameterKind kind = at(c.kinds, weight);
   if (tp >= 0 && rule) at(whole, tp) = tensor_parallel(rule->where, shape, kind);
-  if (ep >= 0 && kind == ir::ParameterKind::experts) at(whole, ep) = Sbp::S(0);
+  if (kind != ir::ParameterKind::experts) return whole;
+  const bool over_tp = deals_experts_over_tp(c.hints);
+  if (ep >= 0) at(whole, ep) = split_of_experts(over_tp);
+  if (over_tp) at(whole, tp) = Sbp::S(0);
   return whole;
 }
 
@@ -264,12 +283,18 @@ void pin_activation(Context& c, ir::TensorId t) {
   // exchanged for it again.
   const ir::Op& op = c.producer(t);
   const bool by_expert = rule->by_expert && c.expert_layers.contains(op.layer);
+  const bool over_tp = deals_experts_over_tp(c.hints);
   if (by_expert) {
-    c.set(t, MeshDim::ep, Sbp::S(0));
-    if (cp_splits_experts(c.graph.tensor(t).type.shape[0], c.mesh)) c.set(t, MeshDim::cp, Sbp::S(0));
+    c.set(t, MeshDim::ep, split_of_experts(over_tp));
+    if (cp_splits_experts(c.graph.tensor(t).type.shape[0], c.mesh, over_tp))
+      c.set(t, MeshDim::cp, split_of_experts(over_tp));
+    if (over_tp) c.set(t, MeshDim::tp, Sbp::S(0));
   }
   const bool is_gradient = op.phase == ir::Phase::backward && !op.recomputed;
-  if ((by_expert && rule->summed) || (rule->where == Where::gathered && !is_gradient))
+  const bool gathered = rule->where == Where::gathered;
+  if (over_tp && (rule->where == Where::slots || (gathered && !by_expert)))
+    c.set(t, MeshDim::tp, Sbp::S(1));  // [sequences, experts, ...]
+  if (!over_tp && ((by_expert && rule->summed) || (gathered && !is_gradient)))
     c.set(t, MeshDim::tp, Sbp::B());
   if ((!stream && !inside) || by_expert || !is_of_positions(c.graph.tensor(t).type)) return;
   for (const MeshDim dim : {MeshDim::replica, MeshDim::dp, MeshDim::ep}) c.set(t, dim, Sbp::S(0));

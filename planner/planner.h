@@ -25,7 +25,9 @@ inline std::vector<std::string> words_of(Reduction) { return {"sums", "float32",
 // A user's choices for parallelism; everything else follows from them. 0 or empty: not given, to be filled in
 // by resolve().
 struct Hints {
-  int dp = 0, tp = 1, pp = 1, cp = 1, ep = 1;
+  int dp = 0, tp = 1, pp = 1, cp = 1;
+  int ep = 1;   // ranks over which experts are dealt out, each with some of them: of dp, with etp 1 of tp too
+  int etp = 0;  // ranks of tp that share an expert, each with a part of it: 1 or tp; 0: tp
   int virtual_stages = 1;
   std::vector<int> stage_layers;  // layers of each stage (pp x virtual_stages, in model order)
   int micro_batch = 1;            // samples per data-parallel rank; 0: all, or a 4 pp-th if pp is not 1

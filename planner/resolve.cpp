@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ir/ops/optimizers.h"
+#include "planner/mesh.h"
 #include "planner/schedule.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
@@ -77,6 +78,7 @@ void check_ranges(const Job& job) {
       {"parallel.pp", h.pp, 1, largest_degree},
       {"parallel.context_parallel", h.cp, 1, largest_degree},
       {"parallel.ep", h.ep, 1, largest_degree},
+      {"parallel.etp", h.etp, 0, largest_degree},
       {"parallel.virtual_stages", h.virtual_stages, 1, largest_degree},
       {"parallel.micro_batch", h.micro_batch, 0, largest_degree},
       {"parallel.zero", h.zero, 0, 3},
@@ -112,6 +114,14 @@ void resolve_degrees(Job& job) {
                   h.dp, h.tp, h.pp, h.cp, h.dp * others, job.gpus, mend));
 }
 
+// 0 stands for tp, so that equal jobs compare equal.
+void resolve_etp(Job& job) {
+  Hints& h = job.parallel;
+  require(h.etp <= 1 || h.etp == h.tp, "parallel.etp",
+          fmt::format("{}, expected 1 or tp {}: all ranks of tp share an expert, or none do", h.etp, h.tp));
+  if (h.etp == h.tp || ir::models::experts(job.model) == 0) h.etp = 0;
+}
+
 void check_sequences(const Hints& h, const ir::models::Transformer& m) {
   for (const auto& [name, seq] : {std::pair("seq", m.seq), std::pair("decoder_seq", m.decoder_seq)}) {
     require_divides(h.cp, seq, "parallel.context_parallel", name);
@@ -127,7 +137,15 @@ void check_experts(const Job& job, const ir::models::Transformer& m) {
   if (h.ep > 1) {
     require(m.experts > 0, "parallel.ep", fmt::format("{} for a model without experts (use 1)", h.ep));
     require_divides(h.ep, m.experts, "parallel.ep", "experts");
-    require_divides(h.ep, h.dp, "parallel.ep", "dp");
+    if (!deals_experts_over_tp(h)) require_divides(h.ep, h.dp, "parallel.ep", "dp");
+  }
+  if (deals_experts_over_tp(h)) {
+    require(h.ep % h.tp == 0, "parallel.ep",
+            fmt::format("{} is no multiple of tp {}, over which etp 1 deals experts out (use {}, or etp {})",
+                        h.ep, h.tp, (h.ep / h.tp + 1) * h.tp, h.tp));
+    require(h.dp % ep_in_dp(h) == 0, "parallel.ep",
+            fmt::format("{} with etp 1 is tp {} times {}, which does not divide dp {} (use tp times {})",
+                        h.ep, h.tp, ep_in_dp(h), h.dp, divisors_text(h.dp)));
   }
   require(m.experts == 0 || job.routing_skew * static_cast<double>(m.top_k) <= static_cast<double>(m.experts),
           "train.routing_skew",
@@ -153,7 +171,7 @@ void check_splits(const Job& job) {
   }
   if (h.fsdp_group > 0) {
     require_divides(h.fsdp_group, h.dp, "parallel.fsdp_group", "dp");
-    require_divides(h.ep, h.fsdp_group, "parallel.ep", "fsdp_group");
+    require_divides(ep_in_dp(h), h.fsdp_group, "parallel.ep", "fsdp_group");
   }
 }
 
@@ -322,6 +340,7 @@ ResolvedJob resolve(Job job) {
     ir::models::check_attention(*job.model.transformer());
   }
   resolve_degrees(job);
+  resolve_etp(job);
   check_splits(job);
   resolve_stages(job);
   resolve_batch(job);

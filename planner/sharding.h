@@ -45,7 +45,7 @@ inline int sharing_replicas(const Hints& hints) {
 inline int inner_replicas(const Hints& hints) {
   return hints.servers > 0 ? hints.dp / hints.servers : sharing_replicas(hints);
 }
-// Ranks that share a copy. Experts' states have `ep` times fewer.
+// Ranks that share a copy. Experts' states have ep_in_dp (mesh.h) times fewer.
 inline int shards_of(const Hints& hints) { return sharing_replicas(hints) * hints.cp; }
 
 }  // namespace boxcar::planner

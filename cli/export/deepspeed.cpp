@@ -284,7 +284,7 @@ std::vector<Row> make_rows() {
        {},
        "the program's PipelineModule has the stages; virtual ones and schedules other than 1f1b it has not",
        write_pipeline},
-      {{"parallel.ep"},
+      {{"parallel.ep", "parallel.etp"},
        {"expert_parallel.enabled", "expert_parallel.autoep_size", "expert_parallel.top_k"},
        "a capacity; with tp",
        write_experts},

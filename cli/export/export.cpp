@@ -9,6 +9,7 @@
 
 #include "backends/machines/framework.h"
 #include "cli/effects.h"
+#include "planner/mesh.h"
 #include "sbp/error.h"
 
 namespace boxcar::cli::exports {
@@ -30,7 +31,8 @@ std::vector<std::string> remarks(const Source& source) {
 std::string degrees(const planner::Hints& h) {
   std::string text = fmt::format("dp {} x tp {} x pp {}", h.dp, h.tp, h.pp);
   if (h.cp > 1) text += fmt::format(" x context_parallel {}", h.cp);
-  if (h.ep > 1) text += fmt::format(", ep {} inside dp", h.ep);
+  if (h.ep > 1)
+    text += fmt::format(", ep {} inside {}", h.ep, planner::deals_experts_over_tp(h) ? "dp x tp" : "dp");
   return text;
 }
 

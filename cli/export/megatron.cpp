@@ -11,6 +11,7 @@
 
 #include "cli/export/export.h"
 #include "cli/export/pipeline_layout.h"
+#include "planner/mesh.h"
 #include "sbp/words.h"
 
 namespace boxcar::cli::exports {
@@ -118,6 +119,7 @@ void write_masked(Writer& w) {
 void write_expert_parallelism(Writer& w) {
   const planner::Hints& h = w.from.parallel();
   if (h.ep > 1) w.set("--expert-model-parallel-size", h.ep);
+  if (planner::deals_experts_over_tp(h)) w.set("--expert-tensor-parallel-size", 1);
   if (h.ep > 1 && w.from.train().precision == Precision::fp16)
     w.cannot("expert parallelism is refused with --fp16");
 }
@@ -449,7 +451,10 @@ std::vector<Row> make_rows() {
        {"--context-parallel-size", "--cp-comm-type"},
        "a choice op by op",
        write_context_parallelism},
-      {{"parallel.ep"}, {"--expert-model-parallel-size"}, "with fp16", write_expert_parallelism},
+      {{"parallel.ep", "parallel.etp"},
+       {"--expert-model-parallel-size", "--expert-tensor-parallel-size"},
+       "with fp16",
+       write_expert_parallelism},
       {{"parallel.sequence_parallel"},
        {"--sequence-parallel"},
        "false with experts and tp",

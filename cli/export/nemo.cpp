@@ -12,6 +12,7 @@
 
 #include "cli/export/export.h"
 #include "cli/export/pipeline_layout.h"
+#include "planner/mesh.h"
 #include "sbp/words.h"
 
 namespace boxcar::cli::exports {
@@ -364,12 +365,13 @@ std::vector<Row> make_rows() {
        {"MegatronStrategy.context_parallel_size", "GPTConfig.cp_comm_type"},
        "a choice op by op",
        write_context_parallelism},
-      {{"parallel.ep"},
-       {"MegatronStrategy.expert_model_parallel_size"},
+      {{"parallel.ep", "parallel.etp"},
+       {"MegatronStrategy.expert_model_parallel_size", "MegatronStrategy.expert_tensor_parallel_size"},
        "",
        [](Writer& w) {
-         if (w.from.parallel().ep > 1)
-           w.set("MegatronStrategy.expert_model_parallel_size", w.from.parallel().ep);
+         const planner::Hints& h = w.from.parallel();
+         if (h.ep > 1) w.set("MegatronStrategy.expert_model_parallel_size", h.ep);
+         if (planner::deals_experts_over_tp(h)) w.set("MegatronStrategy.expert_tensor_parallel_size", 1);
        }},
       {{"parallel.sequence_parallel"},
        {"MegatronStrategy.sequence_parallel"},

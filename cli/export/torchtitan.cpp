@@ -369,7 +369,7 @@ std::vector<Row> make_rows() {
        {"parallelism.context_parallel_degree", "parallelism.context_parallel_rotate_method"},
        "an exchange of heads",
        write_context_parallelism},
-      {{"parallel.ep"},
+      {{"parallel.ep", "parallel.etp"},
        {"parallelism.expert_parallel_degree"},
        "llama3 has no experts",
        [](Writer& w) {

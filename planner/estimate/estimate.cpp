@@ -34,7 +34,7 @@ const std::vector<int> stages_of_a_kind{1, 1, 2, 1};
 // The cost of a layer does not depend on the places of its stage and replicas, nor on the sharding of states:
 // estimates add these. All other hints count.
 Hints of_a_layer(Hints h) {
-  h.dp = h.ep, h.pp = h.virtual_stages = 1;
+  h.dp = planner::ep_in_dp(h), h.pp = h.virtual_stages = 1;
   h.stage_layers.clear();
   h.zero = h.fsdp_group = h.servers = 0;
   h.schedule =

@@ -149,22 +149,23 @@ double state_seconds(const Job& job, StateGroups& groups, const StageCost& stage
   const auto among = [&](sbp::Collective collective, double bytes, int apart, int cp) {
     return groups.seconds(collective, bytes, apart, cp, stages);
   };
+  const int ep = planner::ep_in_dp(h);
   const double dense = stage.elements - stage.expert_elements, made = stage.cp_made_elements;
   const auto gather_seconds = [&](double size) {
     const auto all_gather = sbp::Collective::all_gather;
     return among(all_gather, dense * size, 1, h.cp) +
-           among(all_gather, (stage.expert_elements - made) * size, h.ep, h.cp) +
-           (groups.cp_stands_outside() ? among(all_gather, made * size / h.dp * h.ep, h.dp, h.cp) +
-                                             among(all_gather, made * size, h.ep, 1)
-                                       : among(all_gather, made * size / h.cp, h.ep, 1) +
-                                             among(all_gather, made * size, h.dp, h.cp));
+           among(all_gather, (stage.expert_elements - made) * size, ep, h.cp) +
+           (groups.cp_stands_outside()
+                ? among(all_gather, made * size / h.dp * ep, h.dp, h.cp) +
+                      among(all_gather, made * size, ep, 1)
+                : among(all_gather, made * size / h.cp, ep, 1) + among(all_gather, made * size, h.dp, h.cp));
   };
   // Gradients that are made in parts are reduced only over data parallelism; then whole ones are gathered.
   const auto reduce_seconds = [&](sbp::Collective collective, double size) {
     const bool whole = collective == sbp::Collective::all_reduce;
     return among(collective, dense * size, 1, h.cp) +
-           among(collective, (stage.expert_elements - made) * size, h.ep, h.cp) +
-           among(collective, made * size / h.cp, h.ep, 1) +
+           among(collective, (stage.expert_elements - made) * size, ep, h.cp) +
+           among(collective, made * size / h.cp, ep, 1) +
            (whole ? among(sbp::Collective::all_gather, made * size, h.dp, h.cp) : 0);
   };
   const double layers = std::max(1, stage.layers);

@@ -61,7 +61,7 @@ double experts_of(const StageCost& stage) {
 }
 
 // Whether several ranks have the same experts, so that their states are sharded too.
-bool shares_experts(const Hints& h) { return h.ep < planner::shards_of(h); }
+bool shares_experts(const Hints& h) { return planner::ep_in_dp(h) < planner::shards_of(h); }
 
 // The cost of a layer. If every n-th layer has experts, that layer has the states of n layers' experts.
 StageCost layer_at(const Job& job, const ModelCost& cost, size_t index) {
@@ -377,7 +377,7 @@ StageNeeds needs_of(const Job& job, const KindCosts& costs, const InFlight& in_f
 }
 
 double sharded_part(const planner::Hints& h, const StageCost& stage) {
-  return (1 + experts_of(stage) * (h.ep - 1)) / planner::shards_of(h);
+  return (1 + experts_of(stage) * (planner::ep_in_dp(h) - 1)) / planner::shards_of(h);
 }
 
 Estimate estimate(const Job& job, const KindCosts& costs) { return estimate(job, costs, in_flight_of(job)); }

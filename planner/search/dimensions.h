@@ -9,7 +9,7 @@
 //    .flag = {.help = "which stage's devices each stage has: 2,0,1,3", .fallback = "in order", .rare = true},
 //    .least = 0, .most = 10000,                // limits of a number of the list
 //    .rules = stage_order_rules,               // "stage_order has to have each of the pp stages once"
-//    .chosen = 9,                              // after pp: rules on both belong to this row
+//    .chosen = 11,                             // after pp: rules on both belong to this row
 //    .named = 9,                               // in messages: "stage_order 1,0 contradicts pp 4: ..."
 //    .degree = true}                           // plans of other orders count as other degrees
 //
@@ -19,7 +19,7 @@
 //   {.key = "scatter_gather", .field = &Hints::scatter_gather, .flag = {.help = "..."},
 //    .values = [](const Choice&) { return std::vector<int>{0, 1}; },
 //    .idle = [](const Job& point) { return point.parallel.tp == 1 || point.parallel.pp == 1; },
-//    .chosen = 17}                             // no rules, so no place in messages
+//    .chosen = 19}                             // no rules, so no place in messages
 //
 // Without `values` a dimension has the job's value until candidates.cpp or a move proposes another.
 #pragma once

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "planner/mesh.h"
 #include "planner/resolve.h"
 #include "planner/sharding.h"
 #include "sbp/error.h"
@@ -38,12 +39,15 @@ Jobs shard_states(const Around& at) {
   return jobs;
 }
 
+int least_ep(const Hints& h) { return planner::deals_experts_over_tp(h) ? h.tp : 1; }
+
 Jobs expert_groups(const Around& at) {
   const Hints& h = at.job.parallel;
+  const int least = least_ep(h);
   Jobs jobs;
-  for (const int ep : {1, h.ep / 2, 2 * h.ep})
-    if (ep > 0 && ep != h.ep && h.dp % ep == 0 && ir::models::experts(at.job.model) % ep == 0 &&
-        at.fixed.is_free("ep", ep))
+  for (const int ep : {least, h.ep / 2, 2 * h.ep})
+    if (ep > 0 && ep != h.ep && ep % least == 0 && h.dp % (ep / least) == 0 &&
+        ir::models::experts(at.job.model) % ep == 0 && at.fixed.is_free("ep", ep))
       jobs.push_back(with(at.job, "ep", ep));
   return jobs;
 }
@@ -90,7 +94,7 @@ Jobs sharded_otherwise(const Around& at) {
   const bool in_shares = h.pp == 1 || at.job.train.micro_batches == 1;
   std::set<int> zeros{h.zero}, experts{h.ep};
   if (is_short(at.job))
-    zeros.insert({1, 2}), experts.insert(1);
+    zeros.insert({1, 2}), experts.insert(least_ep(h));
   else
     zeros.insert(h.zero > 1 ? 1 : 2);
   Jobs jobs;

@@ -27,6 +27,8 @@ bool has_few_samples(const Job& job) { return job.global_batch < job.gpus; }
 
 std::string fact(const char* name, int64_t value) { return fmt::format("{} {}", name, value); }
 
+bool deals_evenly(const Hints& h) { return !planner::deals_experts_over_tp(h) || h.ep % h.tp == 0; }
+
 int64_t stages_of(const Job& job) { return int64_t{job.parallel.pp} * job.parallel.virtual_stages; }
 
 const char* law_of_layers(const Job& job) {
@@ -98,8 +100,15 @@ std::vector<Rule> expert_rules(const Job& job, const Fixed&) {
        {fact("experts", experts)},
        experts == 0 ? "ep needs a model with experts" : "ep has to divide experts",
        [experts](const Job& j) { return experts == 0 ? j.parallel.ep == 1 : experts % j.parallel.ep == 0; }},
-      {{"ep", "dp"}, {}, "ep has to divide dp", [](const Job& j) {
-         return j.parallel.dp % j.parallel.ep == 0;
+      {{"ep", "dp"},
+       {},
+       "ep has to divide dp",
+       [](const Job& j) {
+         return planner::deals_experts_over_tp(j.parallel) || j.parallel.dp % j.parallel.ep == 0;
+       }},
+      {{"etp", "ep", "tp", "dp"}, {}, "with etp 1 ep has to be tp times a divisor of dp", [](const Job& j) {
+         const Hints& h = j.parallel;
+         return !planner::deals_experts_over_tp(h) || (deals_evenly(h) && h.dp % planner::ep_in_dp(h) == 0);
        }}};
   const int group = job.parallel.fsdp_group;
   if (group == 0) return rules;
@@ -107,9 +116,19 @@ std::vector<Rule> expert_rules(const Job& job, const Fixed&) {
                      return j.parallel.dp % group == 0;
                    }});
   rules.push_back({{"ep"}, {fact("fsdp_group", group)}, "ep has to divide fsdp_group", [group](const Job& j) {
-                     return group % j.parallel.ep == 0;
+                     return deals_evenly(j.parallel) && group % planner::ep_in_dp(j.parallel) == 0;
                    }});
   return rules;
+}
+
+std::vector<Rule> expert_tensor_rules(const Job&, const Fixed&) {
+  return {{{"etp", "tp"},
+           {},
+           "etp has to be 1 or tp",
+           [](const Job& j) { return j.parallel.etp <= 1 || j.parallel.etp == j.parallel.tp; }},
+          {{"etp", "ep", "tp"}, {}, "with etp 1 tp has to divide ep", [](const Job& j) {
+             return deals_evenly(j.parallel);
+           }}};
 }
 
 std::vector<Rule> stage_layers_rules(const Job& job, const Fixed&) {
@@ -246,12 +265,13 @@ std::vector<Rule> rules_of(const Job& job, const Fixed& fixed) {
   for (const Dimension* d : ordered_by(&Dimension::chosen))
     if (d->rules) std::ranges::move(d->rules(job, fixed), std::back_inserter(all));
   for (const auto& [text, entries] : fixed.layouts)
-    all.push_back({{"tp", "cp", "ep", "pp", "dp"},
+    all.push_back({{"tp", "cp", "ep", "etp", "pp", "dp"},
                    {text},
                    "a layout has an entry for each dimension of a stage's mesh",
                    [entries = entries](const Job& j) {
                      const Hints& h = j.parallel;
-                     return h.dp % h.ep != 0 || planner::mesh_of(h).dims() == entries;
+                     return !deals_evenly(h) || h.dp % planner::ep_in_dp(h) != 0 ||
+                            planner::mesh_of(h).dims() == entries;
                    }});
   std::ranges::copy(fixed.rules, std::back_inserter(all));
   return all;

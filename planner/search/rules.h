@@ -54,6 +54,7 @@ std::vector<Rule> rules_of(const planner::Job& job, const Fixed& fixed);
 std::vector<Rule> tensor_rules(const planner::Job& job, const Fixed& fixed);
 std::vector<Rule> sequence_rules(const planner::Job& job, const Fixed& fixed);
 std::vector<Rule> expert_rules(const planner::Job& job, const Fixed& fixed);
+std::vector<Rule> expert_tensor_rules(const planner::Job& job, const Fixed& fixed);
 std::vector<Rule> stage_layers_rules(const planner::Job& job, const Fixed& fixed);
 std::vector<Rule> stage_rules(const planner::Job& job, const Fixed& fixed);
 std::vector<Rule> stage_order_rules(const planner::Job& job, const Fixed& fixed);

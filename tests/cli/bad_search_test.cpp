@@ -141,7 +141,8 @@ const CommandCase cases[] = {
      "--tp: got \"0..2\", expected a range that begins at 1 or more"},
     {{"--gpus=2", "--tp=2", "--global-batch=2", "--sequence-parallel=1..2"},
      2,
-     "--sequence-parallel: got \"1..2\", but only cp, dp, ep, micro_batch, pp, tp, virtual_stages, zero take "
+     "--sequence-parallel: got \"1..2\", but only cp, dp, ep, etp, micro_batch, pp, tp, virtual_stages, zero "
+     "take "
      "a "
      "range"},
     {{"--gpus=4", "--tp=2", "--pp=2", "--global-batch=2", "--pin=embedding.word=S(0)",

@@ -457,6 +457,19 @@ TEST(ExportCommand, SaysWhereRecomputationFindsNothing) {
   }
 }
 
+TEST(ExportCommand, DealsExpertsOutAsMegatronDoes) {
+  const Words mixture{"--model=gpt2", "--experts=8", "--cluster=dgx-a100-80g", "--gpus=8",
+                      "--tp=2",       "--ep=4",      "--sequence-parallel",    "--precision=bf16"};
+  const Output whole = run_export("megatron", with(mixture, {"--etp=1"}));
+  EXPECT_THAT(whole.out, HasSubstr("    --expert-model-parallel-size 4 \\\n"));
+  EXPECT_THAT(whole.out, HasSubstr("    --expert-tensor-parallel-size 1 \\\n"));
+  EXPECT_THAT(whole.out, HasSubstr(", ep 4 inside dp x tp"));
+  EXPECT_THAT(run_export("megatron", mixture).out, Not(HasSubstr("--expert-tensor-parallel-size")));
+  EXPECT_THAT(run_export("nemo", with(mixture, {"--etp=1"})).out,
+              HasSubstr("expert_tensor_parallel_size=1,"));
+  EXPECT_THAT(run_export("nemo", mixture).out, Not(HasSubstr("expert_tensor_parallel_size")));
+}
+
 TEST(ExportCommand, SaysHowExpertsAreBalanced) {
   const Words dense{"--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8"};
   for (const auto& [name, coefficient] : {std::pair("megatron", "aux_loss with --moe-aux-loss-coeff"),

@@ -146,14 +146,18 @@ TEST(Pins, ShardsLeavePartsWholeOrLieInside) {
 // As their gradients are made, so that they need not move between ranks of context parallelism.
 TEST(Pins, ShardsOfExpertsOverContextParallelismAreExperts) {
   const sbp::Sbp s0 = sbp::Sbp::S(0), s1 = sbp::Sbp::S(1), b = sbp::Sbp::B();
+  Mesh mesh;
+  mesh.names = {"dp", "ep", "cp"}, mesh.extents = {2, 2, 2}, mesh.strides = {4, 2, 1};
   const auto kept = [&](sbp::Shape shape, const sbp::NdSbp& whole) {
-    Mesh mesh;
-    mesh.names = {"dp", "ep", "cp"}, mesh.extents = {2, 2, 2}, mesh.strides = {4, 2, 1};
     return sharded(shape, whole, mesh, ir::ParameterKind::experts);
   };
   EXPECT_EQ(kept({8, 64, 96}, {b, s0, b}), (sbp::NdSbp{s1, s0, s0}));
   EXPECT_EQ(kept({8, 64, 96}, {b, b, b}), (sbp::NdSbp{s1, s1, s0}));
   EXPECT_EQ(kept({6, 64, 96}, {b, s0, b}), (sbp::NdSbp{s1, s0, s1}));  // 3 experts on 2 ranks
+  mesh.names.emplace_back("tp"), mesh.extents.push_back(2), mesh.strides = {8, 4, 2, 1};
+  const sbp::Sbp inside = sbp::Sbp::S(0, 1);  // a rank of tp has 4 experts, of ep 2, of cp 1
+  EXPECT_EQ(kept({8, 64, 96}, {b, inside, b, s0}), (sbp::NdSbp{s1, inside, inside, s0}));
+  EXPECT_EQ(kept({8, 64, 96}, {b, s0, b, s1}), (sbp::NdSbp{sbp::Sbp::S(2), s0, s0, s1}));
 }
 
 }  // namespace

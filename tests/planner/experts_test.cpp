@@ -96,6 +96,39 @@ TEST(Experts, OnlyTokensAreExchanged) {
   }
 }
 
+// With etp 1 a rank of tp has whole experts. Its tokens are exchanged over dp, and nothing is summed inside
+// an expert.
+TEST(Experts, OfARankOfTensorParallelismAreWhole) {
+  Job job = experts_job(4, 4, 1);
+  job.model->top_k = 2;
+  job.parallel.tp = 2, job.parallel.ep = 8, job.gpus = 8, job.parallel.sequence_parallel = true;
+  const auto shape_of = [](const ir::Plan& plan, const char* name) {
+    for (const ir::Register& r : plan.programs[0].registers)
+      if (r.name == name) return r.type.shape;
+    return sbp::Shape{};
+  };
+  job.parallel.etp = 1;
+  const ir::Plan whole = compile(resolve(job));
+  EXPECT_EQ(shape_of(whole, "h0.mlp.fc1.weight"), (sbp::Shape{2, 1024, 4096}));
+  EXPECT_EQ(shape_of(whole, "h0.mlp.fc2.bias"), (sbp::Shape{2, 1, 1024}));
+  EXPECT_EQ(shape_of(whole, "h0.mlp.fc2"), (sbp::Shape{2, 4 * 64, 1024}));
+  int exchanges = 0;
+  for (const ir::Actor& actor : whole.programs[0].actors) {
+    if (actor.name.find("mlp.fc") != std::string::npos) {
+      EXPECT_NE(actor.collective, sbp::Collective::reduce_scatter) << actor.name;
+      EXPECT_NE(actor.collective, sbp::Collective::all_reduce) << actor.name;
+    }
+    const bool exchanges_tokens =
+        actor.collective == sbp::Collective::all_to_all && at(whole.comms, actor.comm).name == "ep";
+    exchanges += exchanges_tokens;
+  }
+  EXPECT_EQ(exchanges, 4 * job.model->layers);
+  job.parallel.etp = 0, job.parallel.ep = 4;
+  const ir::Plan cut = compile(resolve(job));
+  EXPECT_EQ(shape_of(cut, "h0.mlp.fc1.weight"), (sbp::Shape{4, 1024, 2048}));
+  EXPECT_EQ(shape_of(cut, "h0.mlp.fc2"), (sbp::Shape{4, 4 * 64, 1024}));
+}
+
 // Each rank of context parallelism makes the gradients of some experts and keeps their states: they are
 // reduced over data parallelism alone.
 TEST(Experts, GradientsStayOnTheirRankOfContextParallelism) {

@@ -246,6 +246,23 @@ const NamedChange run_layouts[] = {
        j.train.recompute_modules = {ir::Module::layernorm, ir::Module::moe_act, ir::Module::core_attn,
                                     ir::Module::shared_experts};
      }},
+    {"experts_dealt_out_over_tp",
+     [](Job& j) {
+       llama(j), j.model->experts = 8, j.model->top_k = 2, j.model->bias = true, j.parallel.zero = 1;
+       j.parallel.dp = j.parallel.tp = 2, j.parallel.ep = 4, j.parallel.etp = 1;
+       j.parallel.sequence_parallel = true;
+     }},
+    {"experts_dealt_out_over_tp_context",
+     [](Job& j) {
+       llama(j), j.model->experts = 8, j.model->top_k = 3, j.model->weigh_inside = j.model->bias = true;
+       j.parallel.cp = j.parallel.dp = j.parallel.tp = 2, j.parallel.ep = 4, j.parallel.etp = 1;
+       j.parallel.zero = 2;
+     }},
+    {"experts_dealt_out_over_tp_alone",
+     [](Job& j) {
+       j.model->experts = 4, j.model->top_k = 1, j.parallel.dp = 2, j.parallel.zero = 3;
+       j.parallel.tp = j.parallel.ep = 4, j.parallel.etp = 1;
+     }},
     {"experts_of_every_other_layer",
      [](Job& j) {
        j.model->layers = 4, j.model->experts = 4, j.model->expert_every = 2;
@@ -409,7 +426,8 @@ Job random_job(std::mt19937& r) {
   h.cp = pick(r, {1, 1, 2}), h.zero = pick(r, {0, 1, 2, 3}), h.micro_batch = pick(r, {1, 2});
   h.sequence_parallel = pick(r, {false, true}) && 8 % (h.tp * h.cp) == 0;
   if (pick(r, {false, false, true}))
-    job.model->experts = 4, job.model->top_k = 1, h.ep = h.dp == 2 ? pick(r, {1, 2}) : 1;
+    job.model->experts = 8, job.model->top_k = 1, h.ep = h.dp == 2 ? pick(r, {1, 2}) : 1;
+  if (job.model->experts > 0 && h.tp > 1 && pick(r, {false, true})) h.etp = 1, h.ep *= h.tp;
   if (h.pp > 1 && micro_batches > 1 && pick(r, {false, true})) job.model->layers = 4, h.virtual_stages = 2;
   if (h.virtual_stages == 1)
     h.schedule = pick(r, {Schedule::one_f_one_b, Schedule::gpipe, Schedule::zb_h1, Schedule::zb_h2});
@@ -441,17 +459,18 @@ void try_random_jobs(unsigned seed, int count) {
     const Job job = random_job(random);
     const Hints& h = job.parallel;
     SCOPED_TRACE(fmt::format(
-        "seed {} job {}: {} experts {} dp {} tp {} pp {} cp {} ep {} v {} {} head {} zero {} sp {} sg {} mb "
+        "seed {} job {}: {} experts {} dp {} tp {} pp {} cp {} ep {} etp {} v {} {} head {} zero {} sp {} sg "
+        "{} mb "
         "{} gb {} "
         "flash {} gk {} offload {} {} recompute {} layers {} others {} precision {} order {} {} reduction {} "
         "gradients {}",
-        seed, i, job.model.family(), job.model->experts, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages,
-        to_text(h.schedule), h.defer_head_grad, h.zero, h.sequence_parallel, h.scatter_gather, h.micro_batch,
-        job.global_batch, job.train.flash, h.gather_keys, h.offload_activations, h.offload_optimizer,
-        static_cast<int>(job.train.recompute), fmt::join(job.train.recompute_layers, ","),
-        static_cast<int>(job.train.recompute_others), static_cast<int>(job.train.precision),
-        to_text(h.mesh_order), fmt::join(h.stage_order, ","), static_cast<int>(h.grad_reduction),
-        static_cast<int>(job.train.gradients)));
+        seed, i, job.model.family(), job.model->experts, h.dp, h.tp, h.pp, h.cp, h.ep, h.etp,
+        h.virtual_stages, to_text(h.schedule), h.defer_head_grad, h.zero, h.sequence_parallel,
+        h.scatter_gather, h.micro_batch, job.global_batch, job.train.flash, h.gather_keys,
+        h.offload_activations, h.offload_optimizer, static_cast<int>(job.train.recompute),
+        fmt::join(job.train.recompute_layers, ","), static_cast<int>(job.train.recompute_others),
+        static_cast<int>(job.train.precision), to_text(h.mesh_order), fmt::join(h.stage_order, ","),
+        static_cast<int>(h.grad_reduction), static_cast<int>(job.train.gradients)));
     ASSERT_NO_THROW(expect_law_4(job));
     if (testing::Test::HasFatalFailure() || testing::Test::HasNonfatalFailure()) return;
   }

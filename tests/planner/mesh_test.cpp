@@ -46,6 +46,15 @@ TEST(Mesh, StandsOnDevicesInTheOrderThatIsGiven) {
   EXPECT_EQ(mesh_of(h).device(6, 1), 5);
   EXPECT_EQ(mesh_of(h).stage_of(5, 2), 1);
   EXPECT_EQ(mesh_of(h).stage_of(13, 2), 0);
+  // Experts dealt out over tp leave fewer ranks of dp to be dealt out over.
+  h = {};
+  h.dp = 8, h.tp = 2, h.ep = 8, h.etp = 1;
+  EXPECT_THAT(mesh_of(h).names, ElementsAre("dp", "ep", "tp"));
+  EXPECT_THAT(mesh_of(h).extents, ElementsAre(2, 4, 2));
+  h.ep = 2;
+  EXPECT_THAT(mesh_of(h).names, ElementsAre("dp", "tp"));
+  h.etp = 0;
+  EXPECT_THAT(mesh_of(h).extents, ElementsAre(4, 2, 2));
   // Every order has every device once; experts and replicas replace dp.
   h = {};
   h.dp = 8, h.ep = 2, h.fsdp_group = 4, h.zero = 1, h.cp = 3, h.tp = 2, h.pp = 5;

@@ -190,6 +190,19 @@ const Refusal refusals[] = {
     {"depth", [](Job& j) { images(j), j.model.conv_net()->layers = 18; },
      "layers: is 18, expected the blocks of ResNet-50, -101 or -152: 16, 33 or 50"},
     {"experts", [](Job& j) { j.parallel.ep = 2; }, "parallel.ep: 2 for a model without experts (use 1)"},
+    {"part_of_an_expert",
+     [](Job& j) { j.gpus = j.parallel.tp = 4, j.parallel.etp = 2, j.model->experts = 8; },
+     "parallel.etp: 2, expected 1 or tp 4: all ranks of tp share an expert, or none do"},
+    {"experts_not_over_tp",
+     [](Job& j) {
+       j.gpus = 16, j.parallel.tp = 4, j.parallel.etp = 1, j.parallel.ep = 2, j.model->experts = 8;
+     },
+     "parallel.ep: 2 is no multiple of tp 4, over which etp 1 deals experts out (use 4, or etp 4)"},
+    {"experts_over_tp_and_replicas",
+     [](Job& j) {
+       j.gpus = 16, j.parallel.tp = 4, j.parallel.etp = 1, j.parallel.ep = 12, j.model->experts = 24;
+     },
+     "parallel.ep: 12 with etp 1 is tp 4 times 3, which does not divide dp 4 (use tp times 1, 2 or 4)"},
 };
 INSTANTIATE_TEST_SUITE_P(Jobs, ResolveRefuses, testing::ValuesIn(refusals),
                          [](const auto& info) { return std::string(info.param.name); });

@@ -83,6 +83,7 @@ std::vector<Dimension> make_dimensions() {
       {"parallel.pp", {"1", "2", "3", "4"}},
       {"parallel.context_parallel", {"1", "2", "3", "4"}},
       {"parallel.ep", {"1", "2", "4"}},
+      {"parallel.etp", {"", "1"}},
       {"parallel.virtual_stages", {"1", "2", "3"}},
       {"parallel.stage_layers", {"", "first", "last", "inside"}},
       {"parallel.micro_batch", {"1", "2", "3"}},

@@ -46,6 +46,13 @@ TEST(Contradiction, NamesAKeyWhatItContradictsAndWhatGoes) {
             "parallel: ep 2 contradicts experts 0: ep needs a model with experts (use 1)");
   EXPECT_EQ(refusal([](Job& j) { j.parallel.ep = 3, j.model->experts = 4; }, {"ep"}),
             "parallel: ep 3 contradicts experts 4: ep has to divide experts (use 1, 2 or 4)");
+  EXPECT_EQ(
+      refusal([](Job& j) { j.model->experts = 8, j.parallel.tp = 4, j.parallel.ep = 2, j.parallel.etp = 1; },
+              {"tp", "ep", "etp"}),
+      "parallel: etp 1, ep 2, tp 4 contradict each other: with etp 1 ep has to be tp times a divisor of dp");
+  EXPECT_EQ(
+      refusal([](Job& j) { j.model->experts = 8, j.parallel.tp = 4, j.parallel.etp = 2; }, {"tp", "etp"}),
+      "parallel: etp 2 contradicts tp 4: etp has to be 1 or tp");
   const auto of_images = [](Job& j) { j.model = ir::models::ConvNet{"resnet", 16, 64, 1, 224, 1000}; };
   EXPECT_EQ(
       refusal([&](Job& j) { of_images(j), j.parallel.cp = 2; }, {"cp"}),

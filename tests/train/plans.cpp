@@ -285,6 +285,18 @@ const TransformerRow transformers[] = {
        j.train.recompute_modules = {ir::Module::layernorm, ir::Module::moe};
        j.parallel.dp = j.parallel.tp = j.parallel.ep = 2;
      }},
+    {"experts_etp1_sp", "llama", 0, 2,
+     [](Job& j) {
+       j.model->experts = 8, j.model->top_k = 2, j.model->expert_ffn = 6, j.parallel.zero = 1;
+       j.parallel.dp = j.parallel.tp = 2, j.parallel.ep = 4, j.parallel.etp = 1;
+       j.parallel.sequence_parallel = true;
+     }},
+    {"experts_etp1_cp2_pp2", "gpt", 0.1, 1,
+     [](Job& j) {
+       j.model->experts = 4, j.model->top_k = 2, j.model->shared_experts = 1, j.parallel.zero = 2;
+       j.parallel.tp = j.parallel.cp = j.parallel.pp = j.parallel.ep = 2, j.parallel.etp = 1;
+       j.model->weigh_inside = true;
+     }},
     {"experts_ep2_narrow", "llama", 0, 1,
      [](Job& j) {
        j.model->experts = 8, j.model->top_k = 3, j.model->expert_ffn = 6, j.model->expert_every = 2;
