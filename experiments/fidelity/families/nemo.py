@@ -68,6 +68,7 @@ def mlperf(row):
 
 # Mixtures are weighted inside their experts, as Megatron Core does from 0.12 on (TEGroupedMLP of megatron/core/transformer/moe/experts.py).
 # config.json of huggingface.co/Qwen/Qwen3-30B-A3B, /Qwen/Qwen3-235B-A22B, /openai/gpt-oss-120b and /deepseek-ai/DeepSeek-V3.
+# Experts are whole on a rank of tensor parallelism: expert_tensor_parallel_size of scripts/performance/configs/qwen there.
 # Routing is balanced: moe_router_force_load_balancing of scripts/performance in github.com/NVIDIA-NeMo/Megatron-Bridge. GPT-OSS has biases
 # everywhere, and a learned sink beside the scores of each head, which is not modelled: a number a head.
 QWEN3 = dict(model="llama", vocab=151936, kv_heads=4, head_dim=128, qk_norm=True, experts=128, top_k=8)
@@ -126,8 +127,6 @@ def bridge_rules(row, model):
         raise LeftOut(f"no description of {row['system'].removeprefix('DGX-')}")
     if (row["fsdp"] or "0") != "0":
         raise LeftOut("activations of layers are offloaded to the host with FSDP, and how many is not stated")
-    if model in MIXTURES and row["tp"] != "1":
-        raise LeftOut("experts with a tensor parallelism of their own are not modelled")
 
 
 def bridge(row):
@@ -143,7 +142,7 @@ def bridge(row):
                  attention_kernel="cudnn", gpus=row["n_gpus"],
                  gpus_per_node=64 if "nvl72" in cluster and int(row["n_gpus"]) > 72 else None, tp=tp, pp=pp, virtual_stages=virtual,
                  stage_layers=cut(layers, pp * virtual) if pp > 1 else None, context_parallel=row["cp"],
-                 ep=row["ep"] if model in MIXTURES else None, weigh_inside=True if model in MIXTURES else None,
+                 ep=row["ep"] if model in MIXTURES else None, etp=1 if model in MIXTURES and tp > 1 else None, weigh_inside=True if model in MIXTURES else None,
                  recompute="selective" if modules else None, recompute_modules=modules, micro_batch=row["mbs"], global_batch=row["gbs"], zero=1,
                  sequence_parallel=tp > 1, gradients="half")
     task = f" {row['task'].split()[0]}" if tuned else ""
