@@ -56,7 +56,8 @@ constexpr Row rows[] = {
     {"gpt-oss-20b", "llama", 24, 2880, 64, 8, 2880, 4096, 201088, gpt_oss, GPT_OSS " experts=32"},
     {"gpt-oss-120b", "llama", 36, 2880, 64, 8, 2880, 4096, 201088, gpt_oss, GPT_OSS " experts=128"},
     {"deepseek-v3", "llama", 61, 7168, 128, 0, 18432, 4096, 129280, "DeepSeek-AI 2024, arXiv:2412.19437",
-     "experts=256 top_k=8 expert_ffn=2048 shared_experts=1 dense_layers=3 q_lora_rank=1536 kv_lora_rank=512 "
+     "experts=256 top_k=8 expert_groups=8 top_groups=4 router_scores=sigmoid expert_scale=2.5 "
+     "expert_ffn=2048 shared_experts=1 dense_layers=3 q_lora_rank=1536 kv_lora_rank=512 "
      "qk_nope_head_dim=128 qk_rope_head_dim=64 v_head_dim=128 norm_epsilon=1e-06"},
     {"qwen3-0.6b", "llama", 28, 1024, 16, 8, 3072, 4096, 151936, qwen3, QWEN3 " tied=true"},
     {"qwen3-1.7b", "llama", 28, 2048, 16, 8, 6144, 4096, 151936, qwen3, QWEN3 " tied=true"},

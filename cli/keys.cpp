@@ -235,6 +235,14 @@ void add_transformer_keys(std::vector<Key>& k) {
       entry("model", "experts", MODEL(experts), 0, 100000, "experts of each feed-forward layer, 0: dense"));
   k.push_back(otherwise("2 where there are experts",
                         entry("model", "top_k", MODEL(top_k), 0, 1000, "experts that each token goes to")));
+  k.push_back(rare(entry("model", "expert_groups", MODEL(expert_groups), 0, 100000,
+                         "groups of experts, of which a token's come from the best top_groups, 0: any")));
+  k.push_back(rare(entry("model", "top_groups", MODEL(top_groups), 0, 100000,
+                         "with expert_groups: groups that a token's experts come from")));
+  k.push_back(rare(choice("model", "router_scores", MODEL(router_scores), {"softmax", "sigmoid"},
+                          "what weighs a token's experts, by their scores")));
+  k.push_back(rare(entry("model", "expert_scale", MODEL(expert_scale), 1e-6, million,
+                         "factor of the weights of a token's experts")));
   k.push_back(otherwise("ffn", entry("model", "expert_ffn", MODEL(expert_ffn), 0, 10 * million,
                                      "width of an expert's feed-forward layer")));
   k.push_back(rare(entry("model", "shared_experts", MODEL(shared_experts), 0, 1000,

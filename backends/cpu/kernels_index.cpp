@@ -4,6 +4,7 @@
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/reference.h"
 #include "backends/index_limit.h"
+#include "sbp/at.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -169,35 +170,74 @@ std::unique_ptr<Kernel> make_cumsum(const Call& call) {
   });
 }
 
-// The largest first, NaN before all; of equal ones the earlier.
+// Sorts the first `count` of `places` by their numbers: the largest first, NaN before all; of equal ones the
+// earlier.
+void sort_best(std::vector<int64_t>& places, int64_t count, const std::vector<double>& numbers) {
+  std::partial_sort(places.begin(), places.begin() + count, places.end(), [&](int64_t a, int64_t b) {
+    const double x_a = at(numbers, a), x_b = at(numbers, b);
+    const bool nan_a = std::isnan(x_a), nan_b = std::isnan(x_b);
+    if (nan_a || nan_b) return nan_a != nan_b ? nan_a : a < b;
+    return x_a != x_b ? x_a > x_b : a < b;
+  });
+}
+
+// Places in a row, in groups of equal size.
+class Choice {
+ public:
+  Choice(int64_t extent, int64_t groups, int64_t top_groups)
+      : size_(extent / groups), top_groups_(top_groups), scores_(static_cast<size_t>(groups)) {}
+
+  // Those of the best elements, up to the k-th.
+  const std::vector<int64_t>& best(const std::vector<double>& row, int64_t k) {
+    groups_.resize(scores_.size());
+    std::iota(groups_.begin(), groups_.end(), int64_t{0});
+    if (top_groups_ < std::ssize(groups_)) {
+      for (const int64_t group : groups_) at(scores_, group) = score(row, group);
+      sort_best(groups_, top_groups_, scores_);
+      groups_.resize(static_cast<size_t>(top_groups_));
+    }
+    places_.clear();
+    for (const int64_t group : groups_)
+      for (int64_t i = 0; i < size_; ++i) places_.push_back(group * size_ + i);
+    sort_best(places_, k, row);
+    return places_;
+  }
+
+ private:
+  // The sum of a group's two best elements.
+  double score(const std::vector<double>& row, int64_t group) {
+    places_.resize(static_cast<size_t>(size_));
+    std::iota(places_.begin(), places_.end(), group * size_);
+    sort_best(places_, std::min<int64_t>(2, size_), row);
+    return size_ == 1 ? at(row, places_[0]) : at(row, places_[0]) + at(row, places_[1]);
+  }
+
+  int64_t size_, top_groups_;
+  std::vector<double> scores_;            // of groups
+  std::vector<int64_t> groups_, places_;  // in their order
+};
+
 std::unique_ptr<Kernel> make_top_k(const Call& call) {
   if (!is_stored(call.inputs[0].dtype)) return nullptr;
   const Around rows = around(call.inputs[0].shape, -1);
   const int64_t k = call.outputs[0].shape.back();
-  return kernel(
-      [=, x = In<double>(call, 0), values = Out<double>(call, 0), row_values = std::vector<double>(),
-       order = std::vector<int64_t>(static_cast<size_t>(rows.extent))](const Operands& operands) mutable {
-        row_values.resize(order.size());
-        Chunk<double> from;
-        for (int64_t row = 0; row < rows.outer; ++row) {
-          for_chunks(rows.extent, [&](int64_t at, int64_t n) {
-            std::copy_n(x.load(operands, row * rows.extent + at, n, from), n, row_values.begin() + at);
-          });
-          std::iota(order.begin(), order.end(), int64_t{0});
-          const auto before = [&](int64_t a, int64_t b) {
-            const double x_a = row_values[static_cast<size_t>(a)], x_b = row_values[static_cast<size_t>(b)];
-            const bool nan_a = std::isnan(x_a), nan_b = std::isnan(x_b);
-            if (nan_a || nan_b) return nan_a != nan_b ? nan_a : a < b;
-            return x_a != x_b ? x_a > x_b : a < b;
-          };
-          std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
-          for (int64_t i = 0; i < k; ++i) {
-            const int64_t best = order[static_cast<size_t>(i)];
-            values.put(row_values[static_cast<size_t>(best)], operands, row * k + i);
-            operands.out<int64_t>(1)[row * k + i] = best;
-          }
-        }
+  return kernel([=, x = In<double>(call, 0), values = Out<double>(call, 0),
+                 choice = Choice(rows.extent, ir::attr_int(call.attrs, "groups"),
+                                 ir::attr_int(call.attrs, "top_groups")),
+                 numbers = std::vector<double>()](const Operands& operands) mutable {
+    numbers.resize(static_cast<size_t>(rows.extent));
+    Chunk<double> from;
+    for (int64_t row = 0; row < rows.outer; ++row) {
+      for_chunks(rows.extent, [&](int64_t at, int64_t n) {
+        std::copy_n(x.load(operands, row * rows.extent + at, n, from), n, numbers.begin() + at);
       });
+      const std::vector<int64_t>& best = choice.best(numbers, k);
+      for (int64_t i = 0; i < k; ++i) {
+        values.put(at(numbers, at(best, i)), operands, row * k + i);
+        operands.out<int64_t>(1)[row * k + i] = at(best, i);
+      }
+    }
+  });
 }
 
 }  // namespace

@@ -66,14 +66,34 @@ void cumsum(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   }
 }
 
+// The places in a row of the elements of its best groups.
+std::vector<size_t> places_of_groups(const double* x, size_t extent, size_t groups, size_t best) {
+  const size_t size = extent / groups;
+  std::vector<double> scores;
+  std::vector<size_t> order(groups), places;
+  for (size_t g = 0; g < groups; ++g) {
+    std::vector<double> own(x + g * size, x + (g + 1) * size);
+    std::sort(own.begin(), own.end(), std::greater<>());
+    scores.push_back(size == 1 ? own[0] : own[0] + own[1]);
+  }
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+  order.resize(best);
+  std::sort(order.begin(), order.end());
+  for (const size_t g : order)
+    for (size_t i = 0; i < size; ++i) places.push_back(g * size + i);
+  return places;
+}
+
 // The largest first; of equal ones the earlier.
-void top_k(const Tensors& in, Tensors& out, const ir::Attrs&) {
+void top_k(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   auto extent = static_cast<size_t>(in[0].type.shape.back()),
        k = static_cast<size_t>(out[0].type.shape.back());
-  std::vector<size_t> order(extent);
+  const auto groups = static_cast<size_t>(ir::attr_int(attrs, "groups")),
+             best = static_cast<size_t>(ir::attr_int(attrs, "top_groups"));
   for (size_t row = 0; extent > 0 && row < in[0].data.size() / extent; ++row) {
     const double* x = in[0].data.data() + row * extent;
-    std::iota(order.begin(), order.end(), size_t{0});
+    std::vector<size_t> order = places_of_groups(x, extent, groups, best);
     std::stable_sort(order.begin(), order.end(), [x](size_t a, size_t b) { return x[a] > x[b]; });
     for (size_t i = 0; i < k; ++i) {
       out[0].data[row * k + i] = x[order[i]];

@@ -54,6 +54,8 @@ std::unique_ptr<Kernel> make_top_k(const Call& call, const Place& place) {
   const Around rows = around(call.inputs[0].shape, -1);
   TopK shape;
   shape.rows = rows.outer, shape.width = rows.extent, shape.k = call.outputs[0].shape.back();
+  shape.groups = ir::attr_int(call.attrs, "groups"),
+  shape.top_groups = ir::attr_int(call.attrs, "top_groups");
   return kernel(call, place, 0, [shape](const Act& act) {
     TopK t = shape;
     t.x = act.in(0), t.values = act.out(0), t.index = act.out(1);

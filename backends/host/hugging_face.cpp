@@ -119,8 +119,7 @@ const Row rows[] = {
      .type = "deepseek_v3",
      .sizes = deepseek_sizes,
      .experts = &deepseek_experts,
-     .lacks = "the router's sigmoid, groups, biases and scale, and the prediction of further tokens are not "
-              "built"},
+     .lacks = "the biases of the router and the prediction of further tokens are not built"},
     bert("BertForMaskedLM"),
     bert("BertForPreTraining"),
 };
@@ -244,10 +243,25 @@ void read_window(const JsonObject& config, const Row& row, HuggingFaceModel& mod
   if (*every > 0) model.keys["full_attention_every"] = fmt::format("{}", *every);
 }
 
+void need_shares(const JsonObject& config, bool usual, HuggingFaceModel& model) {
+  if (!config.flag("norm_topk_prob", usual))
+    model.notes.push_back("norm_topk_prob false is not built: the shares of a token's experts add up to one");
+}
+
+// Reads the router of DeepSeek-V3, other than its sizes.
+void read_router(const JsonObject& config, HuggingFaceModel& model) {
+  const std::string scores = config.text("scoring_func", "sigmoid");
+  if (scores != "sigmoid" && scores != "softmax") config.refuse("scoring_func", "\"sigmoid\" or \"softmax\"");
+  model.keys["router_scores"] = scores;
+  model.keys["expert_groups"] = fmt::format("{}", config.whole("n_group", 1, 8));
+  model.keys["top_groups"] = fmt::format("{}", config.whole("topk_group", 1, 4));
+  model.keys["expert_scale"] = fmt::format("{}", config.number("routed_scaling_factor", 2.5));
+  need_shares(config, true, model);
+}
+
 // Reads the keys of the routing of Qwen3's mixtures other than its sizes.
 void read_routing(const JsonObject& config, HuggingFaceModel& model) {
-  if (!config.flag("norm_topk_prob", false))
-    model.notes.push_back("norm_topk_prob false is not built: the shares of a token's experts add up to one");
+  need_shares(config, false, model);
   if (!config.wholes("mlp_only_layers").empty())
     model.notes.push_back("mlp_only_layers is not built: these layers have experts too");
 }
@@ -273,6 +287,7 @@ HuggingFaceModel read_hugging_face(const JsonObject& config) {
   read_dropout(config, row, model);
   read_constants(config, row, model);
   if (row.experts == &qwen3_experts) read_routing(config, model);
+  if (row.experts == &deepseek_experts) read_router(config, model);
   read_window(config, row, model);
   return model;
 }

@@ -423,12 +423,14 @@ std::vector<Row> make_rows() {
          w.set("--attention-dropout", w.from.model().dropout);
          w.set("--hidden-dropout", w.from.model().dropout);
        }},
-      {{"model.experts", "model.top_k", "model.expert_ffn", "model.shared_experts", "model.dense_layers",
+      {{"model.experts", "model.top_k", "model.expert_groups", "model.top_groups", "model.router_scores",
+        "model.expert_scale", "model.expert_ffn", "model.shared_experts", "model.dense_layers",
         "model.expert_every", "model.weigh_inside"},
        {"--num-experts", "--moe-router-topk", "--moe-ffn-hidden-size",
-        "--moe-shared-expert-intermediate-size", "--moe-layer-freq", "--moe-router-load-balancing-type",
-        "--moe-token-dispatcher-type", "--moe-expert-capacity-factor", "--moe-pad-expert-input-to-capacity",
-        "--moe-token-drop-policy"},
+        "--moe-shared-expert-intermediate-size", "--moe-layer-freq", "--moe-router-num-groups",
+        "--moe-router-group-topk", "--moe-router-score-function", "--moe-router-topk-scaling-factor",
+        "--moe-router-load-balancing-type", "--moe-token-dispatcher-type", "--moe-expert-capacity-factor",
+        "--moe-pad-expert-input-to-capacity", "--moe-token-drop-policy"},
        "a capacity of each sequence; weights after the experts' second product",
        write_experts},
       {{"model.masked"},

@@ -30,6 +30,17 @@ void write_expert_tokens(Writer& w, std::string (*name)(const std::string&)) {
   if (m.expert_ffn != m.ffn) w.set(name("moe_ffn_hidden_size"), m.expert_ffn);
   if (m.shared_experts > 0)
     w.set(name("moe_shared_expert_intermediate_size"), m.shared_experts * m.expert_ffn);
+  if (m.expert_groups > 0) {
+    w.set(name("moe_router_num_groups"), m.expert_groups);
+    w.set(name("moe_router_group_topk"), m.top_groups);
+    if (m.top_k / m.top_groups != 2 && m.top_groups < m.expert_groups)
+      w.cannot("model.expert_groups",
+               "groups are chosen there by the sum of their top_k / top_groups best scores, not of two");
+  }
+  if (m.router_scores != "softmax") w.set(name("moe_router_score_function"), m.router_scores);
+  if (m.expert_scale != 1) w.set(name("moe_router_topk_scaling_factor"), m.expert_scale);
+  if (m.expert_scale != 1 && m.router_scores == "softmax")
+    w.cannot("model.expert_scale", "the factor needs softmax before the choice there, or sigmoid");
   w.set(name("moe_router_load_balancing_type"), "none");
   w.set(name("moe_token_dispatcher_type"), "alltoall");
   w.set(name("moe_expert_capacity_factor"), 1.0);

@@ -336,10 +336,13 @@ std::vector<Row> make_rows() {
          w.set("GPTConfig.hidden_dropout", w.from.model().dropout);
          w.set("GPTConfig.attention_dropout", w.from.model().dropout);
        }},
-      {{"model.experts", "model.top_k", "model.expert_ffn", "model.shared_experts", "model.dense_layers",
+      {{"model.experts", "model.top_k", "model.expert_groups", "model.top_groups", "model.router_scores",
+        "model.expert_scale", "model.expert_ffn", "model.shared_experts", "model.dense_layers",
         "model.expert_every", "model.weigh_inside"},
        {"GPTConfig.num_moe_experts", "GPTConfig.moe_router_topk", "GPTConfig.moe_ffn_hidden_size",
         "GPTConfig.moe_shared_expert_intermediate_size", "GPTConfig.moe_layer_freq",
+        "GPTConfig.moe_router_num_groups", "GPTConfig.moe_router_group_topk",
+        "GPTConfig.moe_router_score_function", "GPTConfig.moe_router_topk_scaling_factor",
         "GPTConfig.moe_router_load_balancing_type", "GPTConfig.moe_token_dispatcher_type",
         "GPTConfig.moe_expert_capacity_factor", "GPTConfig.moe_pad_expert_input_to_capacity",
         "GPTConfig.moe_token_drop_policy"},

@@ -107,6 +107,10 @@ void write_structure(Writer& w) {
   if (m.experts > 0) w.cannot("model.experts", "llama3 is dense, and is written");
   if (m.experts > 0 && m.top_k != 2) w.cannot("model.top_k", "llama3 is dense");
   if (m.experts > 0 && m.expert_ffn != m.ffn) w.cannot("model.expert_ffn", "llama3 is dense");
+  if (m.expert_groups > 0) w.cannot("model.expert_groups", "llama3 is dense");
+  if (m.top_groups > 0) w.cannot("model.top_groups", "llama3 is dense");
+  if (m.router_scores != "softmax") w.cannot("model.router_scores", "llama3 is dense");
+  if (m.expert_scale != 1) w.cannot("model.expert_scale", "llama3 is dense");
   if (m.shared_experts > 0) w.cannot("model.shared_experts", "llama3 is dense");
   if (m.dense_layers > 0) w.cannot("model.dense_layers", "llama3 is dense");
   if (m.expert_every > 1) w.cannot("model.expert_every", "llama3 is dense");
@@ -298,6 +302,10 @@ std::vector<Row> make_rows() {
         "model.dropout",
         "model.experts",
         "model.top_k",
+        "model.expert_groups",
+        "model.top_groups",
+        "model.router_scores",
+        "model.expert_scale",
         "model.expert_every",
         "model.weigh_inside",
         "model.masked",

@@ -327,12 +327,30 @@ class Writer {
     return linear(inside, at + ".fc2", ffn, c_.hidden, true);
   }
 
-  // Each sequence's tokens go to their top_k experts, weighted by the softmax of their router scores.
+  // The weights of a token's experts, by their scores.
+  TensorId shares_of(TensorId scores) {
+    const bool scaled = c_.expert_scale != 1, whole = c_.router_scores == "sigmoid" && c_.top_k == 1;
+    const std::string name = scaled ? "mlp.unscaled" : "mlp.shares";
+    TensorId shares = scores;
+    if (c_.router_scores == "softmax") {
+      shares = b_.op1("softmax", {scores}, {}, name);
+    } else if (!whole) {
+      const TensorId sum =
+          b_.op1("reduce_sum", {scores}, {{"axes", Shape{-1}}, {"keepdims", true}}, "mlp.score_sum");
+      shares = b_.op1("div", {scores, sum}, {}, name);
+    }
+    return scaled ? b_.op1("scale", {shares}, {{"factor", c_.expert_scale}}, "mlp.shares") : shares;
+  }
+
+  // Each sequence's tokens go to their top_k experts, weighted by their router scores.
   TensorId mixture(TensorId x) {
     const TensorId weight = b_.parameter("mlp.router.weight", f32({c_.hidden, c_.experts}));
-    const TensorId scores = b_.op1("matmul", {x, weight}, {}, "mlp.router");
-    const auto best = b_.op("top_k", {scores}, {{"k", c_.top_k}}, "mlp.top_k");
-    const TensorId shares = b_.op1("softmax", {best[0]}, {}, "mlp.shares");
+    TensorId scores = b_.op1("matmul", {x, weight}, {}, "mlp.router");
+    if (c_.router_scores == "sigmoid") scores = b_.op1("sigmoid", {scores}, {}, "mlp.scores");
+    Attrs choice{{"k", c_.top_k}};
+    if (c_.expert_groups > 0) choice["groups"] = c_.expert_groups, choice["top_groups"] = c_.top_groups;
+    const auto best = b_.op("top_k", {scores}, choice, "mlp.top_k");
+    const TensorId shares = shares_of(best[0]);
     const TensorId weights = c_.weigh_inside ? shares_by_slot(shares, best[1]) : -1;
     TensorId y = slots_of(x, best[1], "mlp.dispatch", "mlp.by_expert", "mlp.slots");
     y = expert_linear(y, "mlp.fc1", c_.hidden, fc1_width(c_.expert_ffn));

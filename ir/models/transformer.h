@@ -27,7 +27,14 @@ struct Transformer {
   bool qkv_bias = false;        // if bias is false: the product for queries, keys and values has one
   double dropout = 0.1;         // llama: 0
   int64_t experts = 0,
-          top_k = 0;           // 0: dense; no balancing loss, tokens beyond an expert's capacity are dropped
+          top_k = 0;  // 0: dense; no balancing loss, tokens beyond an expert's capacity are dropped
+  // 0: any experts. Else experts form so many groups, and a token's come from the top_groups of these whose
+  // two best scores have the largest sums (DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2).
+  int64_t expert_groups = 0, top_groups = 0;
+  // "softmax" | "sigmoid": a token's weights are the softmax of its experts' scores, or the sigmoids of these
+  // over their sum (of one expert: its sigmoid). Sigmoids are also what experts are chosen by.
+  std::string router_scores = "softmax";
+  double expert_scale = 1;     // times these weights
   int64_t expert_ffn = 0;      // width of an expert's feed-forward layer; 0: ffn
   int64_t shared_experts = 0;  // used by every token; one expert, this many times as wide
   int64_t dense_layers = 0;    // number of first layers that have no experts

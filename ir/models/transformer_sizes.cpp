@@ -97,6 +97,29 @@ void check_sizes(const Transformer& c) {
           fmt::format("is {}, expected 1 to experts {}", c.top_k, c.experts));
 }
 
+void check_router(const Transformer& c) {
+  const bool in_groups = c.expert_groups != 0 || c.top_groups != 0;
+  require(c.experts > 0 || !in_groups, c.expert_groups != 0 ? "expert_groups" : "top_groups",
+          "needs experts");
+  require(c.experts > 0 || c.router_scores == "softmax", "router_scores", "needs experts");
+  require(c.experts > 0 || c.expert_scale == 1, "expert_scale", "needs experts");
+  require(c.expert_scale > 0 && std::isfinite(c.expert_scale), "expert_scale",
+          fmt::format("is {}, expected above 0", c.expert_scale));
+  if (!in_groups) return;
+  require(c.expert_groups >= 0, "expert_groups",
+          fmt::format("is {}, expected 0 (none) or more", c.expert_groups));
+  require(c.expert_groups > 0, "top_groups", "needs expert_groups");
+  require(c.top_groups != 0, "expert_groups", "needs top_groups");
+  require(
+      c.experts % c.expert_groups == 0, "expert_groups",
+      fmt::format("{} does not divide experts {} (use {})", c.expert_groups, c.experts, divisors(c.experts)));
+  require(c.top_groups >= 1 && c.top_groups <= c.expert_groups, "top_groups",
+          fmt::format("is {}, expected 1 to expert_groups {}", c.top_groups, c.expert_groups));
+  const int64_t choice = c.experts / c.expert_groups * c.top_groups;
+  require(c.top_k <= choice, "top_k",
+          fmt::format("is {}, but top_groups {} have {} experts", c.top_k, c.top_groups, choice));
+}
+
 void check_lora(const Transformer& c) {
   require(c.lora_rank >= 0, "lora_rank", fmt::format("is {}, expected 0 (none) or more", c.lora_rank));
   require(c.lora_rank > 0 || (c.lora_alpha == 0 && c.lora_dropout == 0 && !c.lora_mlp),
@@ -170,6 +193,8 @@ Transformer complete(Transformer c) {
                  {"pad_vocab_to", c.pad_vocab_to},
                  {"experts", c.experts},
                  {"top_k", c.top_k},
+                 {"expert_groups", c.expert_groups},
+                 {"top_groups", c.top_groups},
                  {"expert_ffn", c.expert_ffn},
                  {"shared_experts", c.shared_experts},
                  {"dense_layers", c.dense_layers},
@@ -202,8 +227,10 @@ Transformer complete(Transformer c) {
   one_of(c.gelu, "gelu", {"erf", "tanh"});
   one_of(c.norm, "norm", {"layer", "rms"});
   one_of(c.position, "position", {"learned", "rotary"});
+  one_of(c.router_scores, "router_scores", {"softmax", "sigmoid"});
   if (c.lora_rank > 0 && c.lora_alpha == 0) c.lora_alpha = 2 * static_cast<double>(c.lora_rank);
   check_sizes(c);
+  check_router(c);
   check_latent(c);
   check_lora(c);
   return c;

@@ -213,12 +213,25 @@ void add_cumsum(std::vector<OpDef>& out) {
                  .samples = samples});
 }
 
+// With groups, a row has so many equal parts, and only elements of the top_groups are chosen whose two
+// largest elements have the largest sums.
+//
+//   x {5, 0, 4, 3}, k 1, groups 2, top_groups 1 -> values {4}, indices {2}, since 4 + 3 > 5 + 0
 void add_top_k(std::vector<OpDef>& out) {
   auto infer = [](const Types& in, const Attrs& attrs) -> Types {
     need_rank("top_k", "x", in[0], 1);
     int64_t k = attr_int(attrs, "k");
     if (k < 0 || k > in[0].shape.back()) {
       refuse_attr("top_k", "k", attrs, fmt::format("0 to the last extent of x {}", to_text(in[0])));
+    }
+    const int64_t groups = attr_int(attrs, "groups"), best = attr_int(attrs, "top_groups");
+    if (groups < 1 || in[0].shape.back() % groups != 0) {
+      refuse_attr("top_k", "groups", attrs,
+                  fmt::format("a divisor of the last extent of x {}", to_text(in[0])));
+    }
+    if (best < 1 || best > groups || k > in[0].shape.back() / groups * best) {
+      refuse_attr("top_k", "top_groups", attrs,
+                  fmt::format("at most groups {}, with k {} elements or more", groups, k));
     }
     TensorType values = in[0];
     values.shape.back() = k;
@@ -234,13 +247,18 @@ void add_top_k(std::vector<OpDef>& out) {
   };
   auto samples = [](const Extent& n) -> std::vector<Sample> {
     int64_t a = n(), b = n(), c = n();
+    const auto of_groups = [](int64_t k, int64_t groups, int64_t best) -> Attrs {
+      return {{"k", k}, {"groups", groups}, {"top_groups", best}};
+    };
     return {{.inputs = {f32({a, b + 2})}, .attrs = {{"k", int64_t{2}}}},
-            {.inputs = {f32({a, b, c})}, .attrs = {{"k", int64_t{1}}}}};
+            {.inputs = {f32({a, b, c})}, .attrs = {{"k", int64_t{1}}}},
+            {.inputs = {f32({a, 3 * (b + 1)})}, .attrs = of_groups(3, 3, 2)},
+            {.inputs = {f32({a, b, 4 * c})}, .attrs = of_groups(1, 4, 1)}};
   };
   out.push_back({.name = "top_k",
                  .inputs = {"x"},
                  .outputs = {"values", "indices"},
-                 .attrs = {{"k", int64_t{1}}},
+                 .attrs = {{"k", int64_t{1}}, {"groups", int64_t{1}}, {"top_groups", int64_t{1}}},
                  .infer = infer,
                  .index_map = map,
                  .work = per_element(4),

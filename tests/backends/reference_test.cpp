@@ -32,6 +32,8 @@ TEST(Reference, ValuesByHand) {
   const HostTensor rows = tensor("int64[3]", {1, 0, 1});
   const HostTensor w = tensor("float32[2]", {3, 4}), g = tensor("float32[2]", {6, 8}),
                    ones = tensor("float32[2]", {1, 1}), none = tensor("float32[2]", {0, 0});
+  const HostTensor in_groups = tensor("float32[6]", {5, 0, 4, 3, 1, 1});
+  const ir::Attrs best_group{{"k", int64_t{2}}, {"groups", int64_t{3}}, {"top_groups", int64_t{1}}};
   const Case cases[] = {
       {"matmul", {k2x3, k3x2}, {}, {4, 5, 10, 11}},
       {"matmul", {k2x3, tensor("float32[1, 3]", {1, 0, 2})}, {{"transpose_b", true}}, {7, 16}},
@@ -94,6 +96,7 @@ TEST(Reference, ValuesByHand) {
       {"cumsum", {k2x3}, {}, {1, 3, 6, 4, 9, 15}},
       {"cumsum", {k2x3}, {{"axis", int64_t{0}}}, {1, 2, 3, 5, 7, 9}},
       {"top_k", {tensor("float32[4]", {3, 9, 9, 1})}, {{"k", int64_t{3}}}, {9, 9, 3}},
+      {"top_k", {in_groups}, best_group, {4, 3}},
       {"sgd", {row, tensor("float32[3]", {1, 2, 3})}, {{"lr", 0.5}}, {9.5, 19, 28.5}},
       {"momentum",
        {tensor("float32[1]", {1}), tensor("float32[1]", {2}), tensor("float32[1]", {4})},
@@ -181,6 +184,11 @@ TEST(Reference, ValuesByHand) {
 TEST(Reference, SecondOutputs) {
   EXPECT_EQ(run("top_k", {tensor("float32[4]", {3, 9, 9, 1})}, {{"k", int64_t{3}}})[1].data,
             (std::vector<double>{1, 2, 0}));
+  const HostTensor in_groups = tensor("float32[6]", {5, 0, 4, 3, 1, 1});
+  EXPECT_EQ(
+      run("top_k", {in_groups}, {{"k", int64_t{2}}, {"groups", int64_t{3}}, {"top_groups", int64_t{2}}})[1]
+          .data,
+      (std::vector<double>{0, 2}));
   Tensors adam = run("adam",
                      {tensor("float32[1]", {1}), tensor("float32[1]", {4}), tensor("float32[1]", {2}),
                       tensor("float32[1]", {8})},

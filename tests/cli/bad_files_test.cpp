@@ -63,7 +63,8 @@ const FileCase file_cases[] = {
      "v_head_dim, "
      "lora_rank, lora_alpha, lora_dropout, lora_mlp, mlp, gelu, norm, norm_epsilon, position, rotary_base, "
      "tied, bias, qkv_bias, dropout, pad_vocab, experts, "
-     "top_k, expert_ffn, shared_experts, dense_layers, expert_every, weigh_inside, masked, decoder_layers, "
+     "top_k, expert_groups, top_groups, router_scores, expert_scale, "
+     "expert_ffn, shared_experts, dense_layers, expert_every, weigh_inside, masked, decoder_layers, "
      "decoder_seq, "
      "channels, classes, width, image, channels_last, graph"},
     {std::string("modl: {layers: 4}\nparallel: 3\x00\n", 31), {}, "job.yaml: is no text file"},

@@ -280,16 +280,23 @@ TEST(ExportCommand, SaysWhatModelsOfTodayHave) {
   const std::string torchtitan = run_export("torchtitan", oss).err;
   for (const char* key : {"head_dim 64", "attention_window 128", "full_attention_every 2"})
     EXPECT_THAT(torchtitan, HasSubstr(fmt::format("model.{}: ", key)));
-  const Words deepseek = with({"--model=deepseek-v3", "--layers=4", "--experts=8"}, machine);
+  const Words deepseek = with({"--model=deepseek-v3", "--layers=4", "--experts=16"}, machine);
   const std::string latents = run_export("megatron", deepseek).out;
   for (const char* line :
        {"--multi-latent-attention", "--q-lora-rank 1536", "--kv-lora-rank 512", "--qk-head-dim 128",
         "--qk-pos-emb-head-dim 64", "--v-head-dim 128", "--qk-layernorm", "--moe-layer-freq '[0]*3+[1]*1'",
-        "--moe-shared-expert-intermediate-size 2048"})
+        "--moe-shared-expert-intermediate-size 2048", "--moe-router-num-groups 8",
+        "--moe-router-group-topk 4", "--moe-router-score-function sigmoid",
+        "--moe-router-topk-scaling-factor 2.5"})
     EXPECT_THAT(latents, HasSubstr(fmt::format("    {} \\\n", line)));
   EXPECT_THAT(latents, Not(HasSubstr("--kv-channels")));
   const Output recipe_of_latents = run_export("nemo", deepseek);
   EXPECT_THAT(recipe_of_latents.out, HasSubstr("moe_layer_freq=[0] * 3 + [1] * 1,"));
+  for (const char* text : {"moe_router_num_groups=8,", "moe_router_group_topk=4,",
+                           "moe_router_score_function=\"sigmoid\",", "moe_router_topk_scaling_factor=2.5,"})
+    EXPECT_THAT(recipe_of_latents.out, HasSubstr(text));
+  EXPECT_THAT(run_export("megatron", with(deepseek, {"--top-k=4"})).err,
+              HasSubstr("model.expert_groups 8: groups are chosen there by the sum of"));
   EXPECT_THAT(recipe_of_latents.err, HasSubstr("model.kv_lora_rank 512: "));
   EXPECT_THAT(run_export("torchtitan", deepseek).err, HasSubstr("model.kv_lora_rank 512: "));
   const Words qwen3 = with({"--model=qwen3-30b-a3b", "--layers=2", "--experts=8"}, machine);

@@ -149,7 +149,9 @@ TEST(Jobs, AModelWithLatentsFromAFile) {
   TemporaryFile file("config.json", R"({"architectures": ["DeepseekV3ForCausalLM"], "attention_bias": false,
     "first_k_dense_replace": 3, "hidden_act": "silu", "hidden_size": 7168, "intermediate_size": 18432,
     "kv_lora_rank": 512, "max_position_embeddings": 163840, "model_type": "deepseek_v3",
-    "moe_intermediate_size": 2048, "moe_layer_freq": 1, "n_routed_experts": 256, "n_shared_experts": 1,
+    "moe_intermediate_size": 2048, "moe_layer_freq": 1, "n_group": 8, "n_routed_experts": 256,
+    "n_shared_experts": 1, "norm_topk_prob": true, "routed_scaling_factor": 2.5, "scoring_func": "sigmoid",
+    "topk_group": 4, "topk_method": "noaux_tc",
     "num_attention_heads": 128, "num_experts_per_tok": 8, "num_hidden_layers": 61, "num_key_value_heads": 128,
     "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06,
     "rope_scaling": {"factor": 40, "type": "yarn"}, "rope_theta": 10000, "tie_word_embeddings": false,
@@ -164,6 +166,10 @@ TEST(Jobs, AModelWithLatentsFromAFile) {
   const auto from_file = configuration(file.path());
   EXPECT_EQ(from_file, configuration("deepseek-v3"));
   EXPECT_EQ(from_file["model.kv_lora_rank"], "512");
+  EXPECT_EQ(from_file["model.expert_groups"], "8");
+  EXPECT_EQ(from_file["model.top_groups"], "4");
+  EXPECT_EQ(from_file["model.router_scores"], "sigmoid");
+  EXPECT_EQ(from_file["model.expert_scale"], "2.5");
 }
 
 TEST(BadInput, APlanIsNoJob) {

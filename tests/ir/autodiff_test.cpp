@@ -246,6 +246,7 @@ const Call kMovements[] = {
     Call{"gather", {f32({3, 4}), i64({5})}, {{"axis", int64_t{0}}}},
     Call{"cumsum", {a23}, {{"axis", int64_t{1}}}},
     Call{"top_k", {f32({2, 5})}, {{"k", int64_t{2}}}},
+    Call{"top_k", {f32({2, 6})}, {{"k", int64_t{3}}, {"groups", int64_t{3}}, {"top_groups", int64_t{2}}}},
     Call{"split_heads", {f32({2, 3, 16})}, {{"group", int64_t{2}}, {"head_dim", int64_t{2}}}, 3},
     Call{"split_heads", {f32({2, 3, 16})}, {{"group", int64_t{2}}, {"head_dim", int64_t{2}}}, 1},
     Call{"split_heads_grad", {f32({2, 4, 3, 2}), f32({2, 2, 3, 2}), f32({2, 2, 3, 2})}},

@@ -1,6 +1,9 @@
 // Mixtures of experts: dropped tokens, and the cost of uneven routing.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <set>
+
 #include "backends/cpu/evaluate.h"
 #include "backends/machines/device_profile.h"
 #include "planner/resolve.h"
@@ -163,22 +166,21 @@ TEST(Experts, CannotGetMoreThanAllTokens) {
             "= 16)");
 }
 
+// The experts that the first mixture of a job chooses, by token and choice, on drawn weights.
+std::vector<double> choices(const ResolvedJob& job) {
+  const ir::Graph graph = training_graph(job);
+  const auto values = backends::cpu::evaluate(graph, backends::cpu::draw(graph, 7, job->model->vocab));
+  for (const ir::Op& op : graph.ops)
+    if (op.type == "moe_dispatch") return values.at(graph.tensor(op.inputs[1]).name).data;
+  return {};
+}
+
 // So that law 4 for such jobs shows that every plan drops the same tokens.
 TEST(Experts, DropTokens) {
   Job job = small_job(2, 1, 1);
   job.model->experts = 4, job.model->top_k = 2;
   const ResolvedJob resolved = resolve(job);
-  const ir::Graph graph = training_graph(resolved);
-  const auto values = backends::cpu::evaluate(graph, backends::cpu::draw(graph, 7, resolved->model->vocab));
-  const auto& index = values
-                          .at(graph
-                                  .tensor([&] {
-                                    for (const ir::Op& op : graph.ops)
-                                      if (op.type == "moe_dispatch") return op.inputs[1];
-                                    return ir::TensorId{-1};
-                                  }())
-                                  .name)
-                          .data;
+  const std::vector<double> index = choices(resolved);
   const int64_t slots = ir::models::capacity(transformer_of(resolved->model));
   const size_t each = static_cast<size_t>(resolved->model->seq * resolved->model->top_k);  // of a sequence
   int64_t dropped = 0;
@@ -188,6 +190,47 @@ TEST(Experts, DropTokens) {
     for (const auto& [expert, count] : tokens) dropped += std::max<int64_t>(0, count - slots);
   }
   EXPECT_GT(dropped, 0);
+}
+
+TEST(Experts, OfATokenAreOfItsBestGroups) {
+  Job job = small_job(2, 1, 1);
+  job.model->experts = 12, job.model->top_k = 3;
+  const std::vector<double> any = choices(resolve(job));
+  job.model->expert_groups = 4, job.model->top_groups = 2;
+  const std::vector<double> limited = choices(resolve(job));
+  const auto most_groups = [](const std::vector<double>& index) {
+    size_t most = 0;
+    for (size_t i = 0; i < index.size(); i += 3) {
+      std::set<int> groups;
+      for (size_t k = i; k < i + 3; ++k) groups.insert(static_cast<int>(index[k]) / 3);
+      most = std::max(most, groups.size());
+    }
+    return most;
+  };
+  EXPECT_EQ(most_groups(any), 3u);
+  EXPECT_EQ(most_groups(limited), 2u);
+}
+
+// Sigmoids of two scores over their sum, times the scale; of one score its sigmoid.
+TEST(Experts, AreWeighedBySigmoids) {
+  for (const int top_k : {1, 2}) {
+    Job job = small_job(1, 1, 1);
+    job.model->experts = 4, job.model->top_k = top_k;
+    job.model->router_scores = "sigmoid", job.model->expert_scale = 2.5;
+    const ir::Graph graph = ir::models::build(job.model, 1);
+    const auto values = backends::cpu::evaluate(graph, backends::cpu::draw(graph, 7, job.model->vocab));
+    const auto& scores = values.at("h0.mlp.router").data;
+    const auto& index = values.at("h0.mlp.top_k.indices").data;
+    const auto& shares = values.at("h0.mlp.shares").data;
+    const auto sigmoid = [&](size_t i) {
+      return 1 / (1 + std::exp(-scores[i / static_cast<size_t>(top_k) * 4 + static_cast<size_t>(index[i])]));
+    };
+    ASSERT_EQ(shares.size(), index.size());
+    for (size_t i = 0; i < shares.size(); ++i) {
+      const double sum = top_k == 1 ? 1 : sigmoid(i / 2 * 2) + sigmoid(i / 2 * 2 + 1);
+      EXPECT_NEAR(shares[i], 2.5 * sigmoid(i) / sum, 1e-12);
+    }
+  }
 }
 
 }  // namespace

@@ -263,6 +263,13 @@ const NamedChange run_layouts[] = {
        j.model->experts = 4, j.model->top_k = 1, j.parallel.dp = 2, j.parallel.zero = 3;
        j.parallel.tp = j.parallel.ep = 4, j.parallel.etp = 1;
      }},
+    {"experts_in_groups_by_sigmoid",
+     [](Job& j) {
+       llama(j), j.model->experts = 8, j.model->top_k = 3, j.model->expert_groups = 4,
+                 j.model->top_groups = 2;
+       j.model->router_scores = "sigmoid", j.model->expert_scale = 2.5, j.model->weigh_inside = true;
+       j.parallel.dp = j.parallel.cp = j.parallel.tp = j.parallel.ep = 2, j.parallel.zero = 1;
+     }},
     {"experts_of_every_other_layer",
      [](Job& j) {
        j.model->layers = 4, j.model->experts = 4, j.model->expert_every = 2;

@@ -190,6 +190,20 @@ const Refusal refusals[] = {
     {"depth", [](Job& j) { images(j), j.model.conv_net()->layers = 18; },
      "layers: is 18, expected the blocks of ResNet-50, -101 or -152: 16, 33 or 50"},
     {"experts", [](Job& j) { j.parallel.ep = 2; }, "parallel.ep: 2 for a model without experts (use 1)"},
+    {"groups_of_experts",
+     [](Job& j) {
+       j.model->experts = 8, j.model->top_k = 2, j.model->expert_groups = 3, j.model->top_groups = 1;
+     },
+     "expert_groups: 3 does not divide experts 8 (use 1, 2, 4, 8)"},
+    {"too_few_groups",
+     [](Job& j) {
+       j.model->experts = 8, j.model->top_k = 3, j.model->expert_groups = 4, j.model->top_groups = 1;
+     },
+     "top_k: is 3, but top_groups 1 have 2 experts"},
+    {"no_groups", [](Job& j) { j.model->experts = 8, j.model->top_groups = 1; },
+     "top_groups: needs expert_groups"},
+    {"scores", [](Job& j) { j.model->experts = 8, j.model->router_scores = "tanh"; },
+     "router_scores: unknown 'tanh' (use softmax or sigmoid)"},
     {"part_of_an_expert",
      [](Job& j) { j.gpus = j.parallel.tp = 4, j.parallel.etp = 2, j.model->experts = 8; },
      "parallel.etp: 2, expected 1 or tp 4: all ranks of tp share an expert, or none do"},

@@ -139,6 +139,14 @@ def split_heads_grad(x):
     return parts.permute(0, 3, 1, 2, 4).reshape(b, s, -1)
 
 
+def of_best_groups(x, a):
+    """Minus infinity outside of the groups whose two largest elements have the largest sums."""
+    size = x.shape[-1] // a["groups"]
+    sums = x.unflatten(-1, (a["groups"], size)).topk(min(2, size)).values.sum(-1)
+    best = F.one_hot(sums.topk(a["top_groups"]).indices, a["groups"]).sum(-2).bool()
+    return x.masked_fill(~best.repeat_interleave(size, -1), -float("inf"))
+
+
 def slots(index, experts, capacity):
     """(group, token, choice, expert, slot) of every choice that has one."""
     for group in range(index.shape[0]):
@@ -529,7 +537,7 @@ OPS = {
     "swiglu": lambda x, a, m: F.silu(x[0]) * x[1],
     "swiglu_pairs": lambda x, a, m: F.silu(x[0][..., 0::2]) * x[0][..., 1::2],
     "tanh": lambda x, a, m: x[0].tanh(),
-    "top_k": lambda x, a, m: list(x[0].topk(a["k"])),
+    "top_k": lambda x, a, m: list(of_best_groups(x[0], a).topk(a["k"])),
     "transpose": lambda x, a, m: x[0].permute(a["perm"] or list(range(x[0].dim()))[::-1]),
     "weighed_swiglu_pairs": lambda x, a, m: F.silu(x[0][..., 0::2]) * x[0][..., 1::2] * x[1],
     "where": lambda x, a, m: torch.where(x[0], x[1], x[2]),

@@ -297,6 +297,17 @@ const TransformerRow transformers[] = {
        j.parallel.tp = j.parallel.cp = j.parallel.pp = j.parallel.ep = 2, j.parallel.etp = 1;
        j.model->weigh_inside = true;
      }},
+    {"experts_in_groups_etp1", "llama", 0, 2,
+     [](Job& j) {
+       j.model->experts = 8, j.model->top_k = 2, j.model->expert_groups = 4, j.model->top_groups = 2;
+       j.model->router_scores = "sigmoid", j.model->expert_scale = 2.5;
+       j.parallel.dp = j.parallel.tp = 2, j.parallel.ep = 4, j.parallel.etp = 1;
+     }},
+    {"experts_ep2_in_groups", "gpt", 0.1, 1,
+     [](Job& j) {
+       j.model->experts = 8, j.model->top_k = 3, j.model->expert_groups = 2, j.model->top_groups = 1;
+       j.parallel.dp = j.parallel.ep = j.parallel.pp = 2, j.parallel.zero = 1;
+     }},
     {"experts_ep2_narrow", "llama", 0, 1,
      [](Job& j) {
        j.model->experts = 8, j.model->top_k = 3, j.model->expert_ffn = 6, j.model->expert_every = 2;

@@ -83,26 +83,63 @@ __device__ inline bool before(double x, int64_t i, double y, int64_t j) {
   return x != y ? x > y : i < j;
 }
 
+// An element or a group of a row. None (at -1) comes behind all.
+struct Best {
+  double value = 0;
+  int64_t at = -1;
+};
+__device__ inline bool is_before(Best a, Best b) {
+  return a.at >= 0 && (b.at < 0 || before(a.value, a.at, b.value, b.at));
+}
+
+__device__ inline Best element(const TopK& t, int64_t row, int64_t at) {
+  return {load<double>(t.x, row * t.width + at), at};
+}
+
+// A group with the sum of its two best elements.
+__device__ inline Best scored(const TopK& t, int64_t row, int64_t group) {
+  const int64_t size = t.width / t.groups;
+  Best first, second;
+  for (int64_t i = group * size; i < (group + 1) * size; ++i) {
+    const Best x = element(t, row, i);
+    if (is_before(x, first)) {
+      second = first;
+      first = x;
+    } else if (is_before(x, second)) {
+      second = x;
+    }
+  }
+  return {second.at < 0 ? first.value : first.value + second.value, group};
+}
+
 // A thread for each row, which looks for the next one k times.
 __global__ void top_k(const __grid_constant__ TopK t) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (row >= t.rows) return;
-  double last = 0;
-  int64_t last_at = -1;
-  for (int64_t n = 0; n < t.k; ++n) {
-    double best = 0;
-    int64_t best_at = -1;
-    for (int64_t i = 0; i < t.width; ++i) {
-      const double x = load<double>(t.x, row * t.width + i);
-      if (last_at >= 0 && !before(last, last_at, x, i)) continue;
-      if (best_at >= 0 && !before(x, i, best, best_at)) continue;
-      best = x;
-      best_at = i;
+  const bool in_groups = t.top_groups < t.groups;
+  const int64_t size = t.width / t.groups;
+  Best worst;  // of the best groups
+  for (int64_t n = 0; in_groups && n < t.top_groups; ++n) {
+    Best best;
+    for (int64_t g = 0; g < t.groups; ++g) {
+      const Best group = scored(t, row, g);
+      if ((worst.at < 0 || is_before(worst, group)) && is_before(group, best)) best = group;
     }
-    store(t.values, row * t.k + n, best);
-    static_cast<int64_t*>(t.index.data)[row * t.k + n] = best_at;
+    worst = best;
+  }
+  Best last;
+  for (int64_t n = 0; n < t.k; ++n) {
+    Best best;
+    for (int64_t g = 0; g < t.groups; ++g) {
+      if (in_groups && is_before(worst, scored(t, row, g))) continue;
+      for (int64_t i = g * size; i < (g + 1) * size; ++i) {
+        const Best x = element(t, row, i);
+        if ((last.at < 0 || is_before(last, x)) && is_before(x, best)) best = x;
+      }
+    }
+    store(t.values, row * t.k + n, best.value);
+    static_cast<int64_t*>(t.index.data)[row * t.k + n] = best.at;
     last = best;
-    last_at = best_at;
   }
 }
 

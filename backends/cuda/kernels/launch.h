@@ -218,10 +218,10 @@ struct Rotary {
 void launch_rotary(const Rotary& rotary, bool wide, Stream stream);
 
 // The `k` largest elements of each row of [rows, width], and their places. NaN comes first; of equal ones,
-// the earlier.
+// the earlier. With groups, only of the top_groups whose two largest elements have the largest sums.
 struct TopK {
   Array x, values, index;
-  int64_t rows = 0, width = 0, k = 0;
+  int64_t rows = 0, width = 0, k = 0, groups = 1, top_groups = 1;
 };
 void launch_top_k(const TopK& top_k, Stream stream);
 
