@@ -132,10 +132,10 @@ void add_not_searched(std::vector<Key>& k) {
                     "with selective: parts of a layer computed again, such as core_attn,moe_act")))));
   k.push_back(entry("parallel", "recompute_stop", TRAIN(recompute_stop), 0, 1,
                     "with full: a layer runs again only as far as its backward pass needs"));
-  k.push_back(
-      otherwise("flash if the device has a kernel for it and precision is in 16 or 8 bits, else unfused",
-                choice("parallel", "attention", TRAIN(flash), {"unfused", "flash"},
-                       "attention as one kernel, or as products and softmax")));
+  k.push_back(otherwise(
+      "flash if the device has a kernel for it and precision is in 16 or 8 bits, or with document_length",
+      choice("parallel", "attention", TRAIN(flash), {"unfused", "flash"},
+             "attention as one kernel, or as products and softmax")));
   k.push_back(otherwise(
       "the framework's, or the device's",
       entry("parallel", "attention_kernel", field(+[](Request & r) -> auto& { return r.attention_kernel; }),

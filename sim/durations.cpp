@@ -213,11 +213,10 @@ PartSeconds ActCosts::ring_seconds(const ir::Program& program, const KernelRing&
         part_seconds(cluster_.device, kernel, ranks, std::move(inputs), std::move(outputs));
     return {parts.own * straggler_factor_, parts.others * straggler_factor_};
   }
+  const double whole = kernel_run_seconds(program, kernel, run, inputs, outputs);
   take_chunk(ranks, inputs, outputs);
   RunAct part = run;
   part.more_seconds /= ranks;
-  const double whole =
-      kernel_run_seconds(program, kernel, run, input_types(program, kernel), output_types(program, kernel));
   const double chunk = std::max(kernel_run_seconds(program, kernel, part, inputs, outputs), whole / ranks);
   const bool scatters = is_exchange(program.actors[ring.exchanges.at(0)], sbp::Collective::reduce_scatter);
   const double sum = scatters ? chunk_sum_seconds(cluster_.device, ranks, outputs.at(0)) : 0;

@@ -81,7 +81,8 @@ void take_chunk(int ranks, ir::Types& inputs, ir::Types& outputs) {
     rows = (rows + ranks - 1) / ranks;
   };
   for (size_t i = 0; i < inputs.size(); ++i)
-    if (i == 0 || inputs[i].shape == whole) cut(inputs[i]);  // what an epilogue adds has the result's rows
+    if (i == 0 || (i > 1 && inputs[i].shape == whole))
+      cut(inputs[i]);  // what an epilogue adds has the result's rows
   for (ir::TensorType& type : outputs)
     if (type.shape == whole) cut(type);
 }

@@ -67,7 +67,9 @@ PartSeconds part_seconds(const backends::DeviceProfile& device, const ir::Actor&
                          ir::Types inputs, ir::Types outputs) {
   const ir::OpDef& def = ir::op(attention.op);
   ir::Attrs attrs = attention.attrs;
-  const bool sees_part = ir::window_of(attrs) > 0 || ir::document_of(attrs) > 0;
+  const int64_t keys = inputs.at(is_backward(attention) ? 2 : 1).shape.at(2);
+  const auto ends_inside = [keys](int64_t seen) { return seen > 0 && seen < keys; };
+  const bool sees_part = ends_inside(ir::window_of(attrs)) || ends_inside(ir::document_of(attrs));
   const double all = sees_part ? kernel_seconds(device, def, inputs, outputs, attrs) : 0;
   take_part(is_backward(attention), ranks, inputs, outputs);
   const double own = kernel_seconds(device, def, inputs, outputs, attrs);

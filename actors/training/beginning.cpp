@@ -59,7 +59,7 @@ void check_resumed(const host::TrainState& state, int64_t global_batch, const ho
   };
   same("run.seed", expected.seed, state.seed);
   same("run.data", expected.data, state.data,
-       " (give the same files, validate_every and validation_fraction)");
+       " (give the same files, validate_every, validation_fraction and document_end)");
   same("run.resume", expected.settings, state.settings, " (give the same optimizer, precision and dropout)");
   if (state.step > 0) same("train.global_batch", global_batch, state.samples / state.step);
 }

@@ -102,6 +102,13 @@ Data text(const TrainRun& run, const ir::models::Transformer& model, const KeyNa
   const host::TokenData held_out = all.tail(validates ? run.validation_fraction : 0),
                         training = all.head(validates ? run.validation_fraction : 0);
   check_lengths(all, validates, held_out.size(), reading.window, name);
+  if (const int64_t end = document_end(run, model, name); end >= 0 && !is_random(run)) {
+    const std::span<const uint16_t> tokens = training.tokens();
+    if (std::ranges::find(tokens, end) == tokens.end())
+      throw Error::input(
+          name("run.document_end"),
+          fmt::format("is {}, which the data does not have (give the token that ends its documents)", end));
+  }
   Data data{reading.samples(training, run.seed), all.identity(), training.identity()};
   if (run.spans) data.training += ", with missing spans";  // counts as another run
   if (model.document_length > 0)

@@ -300,6 +300,8 @@ void write_off(Writer& w) {
   if (!others.empty()) w.cannot(fmt::format("{} cannot be switched off", fmt::join(others, ", ")));
 }
 
+constexpr const char* no_documents = "fused attention reads no mask of documents";
+
 std::vector<Row> make_rows() {
   return {
       {{"model.family"},
@@ -370,11 +372,9 @@ std::vector<Row> make_rows() {
        }},
       {{"model.document_length"},
        {},
-       "fused attention reads no mask of documents",
+       no_documents,
        [](Writer& w) {
-         if (w.from.model().document_length > 0)
-           w.cannot("model.document_length",
-                    "fused attention reads no mask of documents, and sequences are one each");
+         if (w.from.model().document_length > 0) w.cannot("model.document_length", no_documents);
        }},
       {{"model.seq", "model.decoder_seq"},
        {"--seq-length", "--encoder-seq-length", "--decoder-seq-length", "--max-position-embeddings"},

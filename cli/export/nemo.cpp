@@ -204,6 +204,9 @@ void write_off(Writer& w) {
   if (!others.empty()) w.cannot(fmt::format("{} cannot be switched off", fmt::join(others, ", ")));
 }
 
+constexpr const char* no_documents =
+    "packed sequences are of the data for fine-tuning, and MockDataModule is written";
+
 std::vector<Row> make_rows() {
   return {
       {{"model.family"}, {}, "GPTModel is for gpt and llama, and others are refused"},
@@ -277,11 +280,9 @@ std::vector<Row> make_rows() {
        }},
       {{"model.document_length"},
        {},
-       "packed sequences are of the data for fine-tuning, and MockDataModule is written",
+       no_documents,
        [](Writer& w) {
-         if (w.from.model().document_length > 0)
-           w.cannot("model.document_length",
-                    "packed sequences are of the data for fine-tuning; MockDataModule is written");
+         if (w.from.model().document_length > 0) w.cannot("model.document_length", no_documents);
        }},
       {{"model.seq"},
        {"GPTConfig.seq_length", "MockDataModule.seq_length"},

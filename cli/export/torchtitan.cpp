@@ -91,7 +91,7 @@ void write_structure(Writer& w) {
   if (m.full_attention_every > 0) w.cannot("model.full_attention_every", "llama3 sees all tokens");
   if (m.document_length > 0)
     w.leave("model.document_length",
-            "give the flavor attn_mask_type=\"block_causal\" and the attention that has it");
+            "give the flavor attn_mask_type=\"block_causal\" and use_flex_attn=True");
   if (m.mlp != "swiglu") w.cannot("model.mlp", "llama3 has swiglu");
   if (m.mlp == "gelu" && m.gelu != "erf") w.cannot("model.gelu", "llama3 has swiglu");
   if (m.norm != "rms") w.cannot("model.norm", "llama3 has rms");

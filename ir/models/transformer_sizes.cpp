@@ -238,7 +238,7 @@ Transformer complete(Transformer c) {
 
 void check_attention(const Transformer& config) {
   require(config.document_length == 0 || config.flash, "document_length",
-          "needs attention as one kernel (flash)");
+          "needs attention as one kernel (give flash)");
 }
 
 int64_t capacity(const Transformer& config) {

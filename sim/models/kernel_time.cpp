@@ -108,9 +108,17 @@ double product_seconds(const DeviceProfile& device, const ir::OpDef& def, const 
 // GB200 are more than a third off.
 constexpr int64_t tile_queries = 128;
 
+// How many times the pairs of a document those of its whole tiles are.
+double tiles_over_pairs(int64_t document) {
+  const int64_t tiles = (document + tile_queries - 1) / tile_queries;
+  const double side = static_cast<double>(tiles * tile_queries) / static_cast<double>(document);
+  return side * side;
+}
+
 // A causal kernel has short rows and reaches the rate of a full one at a quarter of the sequence
 // (fit_attention.py), if the device has no curve for it. One with a window runs like a causal one without if
-// that is quicker. Documents of a sequence run like shorter sequences of a larger batch.
+// that is quicker. One with documents runs like one on shorter sequences of a larger batch, each of whole
+// tiles.
 double attention_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                          const ir::Work& work, const ir::Attrs& attrs) {
   const bool backward = ir::kind_of(def.name) == ir::OpKind::attention_grad;
@@ -131,6 +139,8 @@ double attention_seconds(const DeviceProfile& device, const ir::OpDef& def, cons
   };
   const auto rate = [&](double keys_of_a_row) { return rate_by(full.at(keys_of_a_row)); };
   double computing = work.flops / (causal && !own.x.empty() ? rate_by(own.at(whole)) : rate(sequence));
+  if (document > 0 && !device.attention_kernel.empty())
+    computing *= tiles_over_pairs(static_cast<int64_t>(whole));
   if (const int64_t window = ir::window_of(attrs); window > 0) {
     const auto& queries = inputs[backward ? 1 : 0].shape;
     const int64_t tokens =

@@ -190,7 +190,7 @@ const JobCase job_cases[] = {
     {{"--document-length=2", "--attention=unfused"},
      "",
      2,
-     "--document-length: needs attention as one kernel (flash)"},
+     "--document-length: needs attention as one kernel (give flash)"},
     {{"--norm-epsilon=0"}, "", 2, "--norm-epsilon: got \"0\", expected a number from 1e-12 to 1"},
     {{"--position=rotary", "--rotary-base=0"},
      "",

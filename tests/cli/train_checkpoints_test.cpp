@@ -325,7 +325,9 @@ TEST_F(Train, RefusesABadCheckpointAndLeavesIt) {
   EXPECT_TRUE(other.starts_with("boxcar: --data: is ")) << other;
   EXPECT_NE(other.find(" tokens of fingerprint "), std::string::npos) << other;
   EXPECT_NE(other.find(", the checkpoint was begun with "), std::string::npos) << other;
-  EXPECT_TRUE(other.ends_with(" (give the same files, validate_every and validation_fraction)\n")) << other;
+  EXPECT_TRUE(
+      other.ends_with(" (give the same files, validate_every, validation_fraction and document_end)\n"))
+      << other;
   std::ofstream(path("same.txt")) << bytes_of(data());
   EXPECT_EQ(run_program(arguments({"--checkpoint-dir=" + folder, "--resume", "--steps=2",
                                    "--data=" + path("same.txt")}))

@@ -472,7 +472,7 @@ TEST(Models, RefusesSizesThatCannotBe) {
   EXPECT_EQ(with([](auto& c) { c.family = "bert", c.document_length = 2; }),
             "document_length: is of family gpt or llama");
   EXPECT_EQ(with([](auto& c) { c.document_length = 2; }),
-            "document_length: needs attention as one kernel (flash)");
+            "document_length: needs attention as one kernel (give flash)");
   EXPECT_EQ(with([](auto& c) { c.family = "bert", c.attention_window = 2; }),
             "attention_window: is of family gpt or llama");
   const auto of_latents = [](auto change) {

@@ -156,6 +156,8 @@ TEST(RingAttention, PartsOfOtherDocumentsAreLeftOut) {
   };
   EXPECT_GT(parts(0).others, parts(32768).others);
   EXPECT_LT(parts(2048).others, 0.01 * parts(2048).own);
+  EXPECT_EQ(parts(65536).own, parts(0).own);
+  EXPECT_EQ(parts(65536).others, parts(0).others);
 }
 
 // Without a mask every part takes as long as the device's own.
