@@ -63,6 +63,8 @@ LaidOut lay_out(ir::Graph graph, const Hints& h, int micro_batches, const Choose
   laid.mesh = mesh_of(h);
   laid.pipeline = pipeline_of(h, micro_batches);
   if (choose) {
+    if (h.servers > 0)
+      throw Error::input("parallel.servers", "every op has the layout of its degrees (use no pins, or 0)");
     const Layouts layouts = choose(laid.graph, h, laid.mesh);
     laid.pins = pins_of(laid.graph, h, laid.mesh, layouts.tensors);
     laid.layouts = deduce(laid.graph, laid.pins, laid.mesh, layouts);

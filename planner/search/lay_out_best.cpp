@@ -21,7 +21,9 @@ constexpr int most_runs = 128;     // of a layer, in a step, on a device
 constexpr int most_solved = 1000;  // nodes of a problem that takes some ms; on one dimension 4 times as many
 constexpr size_t most_found_changes = 24;  // candidates that change_found tries: other ways and other jobs
 
-bool has_layouts(const planner::Job& job) { return planner::mesh_of(job.parallel).devices() > 1; }
+bool has_layouts(const planner::Job& job) {
+  return planner::mesh_of(job.parallel).devices() > 1 && job.parallel.servers == 0;
+}
 
 // Whether a job that its estimate kept from simulation may still be laid out: a device runs few layers.
 bool is_quick(const planner::Job& job) {

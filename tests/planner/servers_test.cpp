@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "backends/machines/collective_model.h"
+#include "planner/laid_out.h"
 #include "planner/planner.h"
 #include "planner/verify.h"
 #include "sbp/at.h"
@@ -132,6 +133,14 @@ TEST(Servers, RefuseWhatTheyDoNotFit) {
     change(job);
     EXPECT_EQ(support::error_of([&] { resolve(job); }), message);
   }
+}
+
+// Shares of tensors that a layout has split would be added up as whole ones.
+TEST(Servers, RefuseLayoutsOfTheirOwn) {
+  const ResolvedJob job = resolve(serving_job(2, true));
+  const Choose choose = [](const ir::Graph&, const Hints&, const Mesh&) { return Layouts(); };
+  EXPECT_EQ(support::error_of([&] { lay_out(job, choose); }),
+            "parallel.servers: every op has the layout of its degrees (use no pins, or 0)");
 }
 
 }  // namespace

@@ -55,6 +55,9 @@ constexpr Needs needs[] = {
     {"run.validation_fraction", nullptr, "run.validate_every", nullptr},
     {"run.validation_batches", nullptr, "run.validate_every", nullptr},
     {"run.min_learning_rate", nullptr, "run.lr_schedule", "cosine"},
+    {"run.document_end", nullptr, "model.document_length", nullptr},
+    {layouts_dimension, "found", "parallel.servers", "0"},
+    {layouts_dimension, "random", "parallel.servers", "0"},
     // Random layouts need a graph on one stage whose states are unsharded and whose ops may be split
     // anywhere.
     {layouts_dimension, "random", "parallel.pp", "1"},

@@ -119,7 +119,8 @@ planner::ResolvedJob alone_of(const Job& job) {
   alone.train = job.train;
   alone.train.recompute = plain.recompute, alone.train.recompute_layers = {}, alone.train.stage_starts = {};
   alone.train.recompute_others = plain.recompute_others, alone.train.recompute_stop = false;
-  alone.train.flash = alone.train.epilogues = alone.train.fused_loss = false;
+  alone.train.epilogues = alone.train.fused_loss = false;
+  alone.train.flash = job.model.transformer() && job.model->document_length > 0;  // there is no other form
   alone.train.whole_products = alone.train.whole_classes = true;
   alone.train.off = {"fuse_patterns", "fuse_elementwise"};
   for (const char* pass :

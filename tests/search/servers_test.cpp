@@ -42,5 +42,14 @@ TEST(Search, ServersLeaveDataParallelismAlone) {
   EXPECT_GT(points, 1);
 }
 
+// Layouts of their own would leave servers shares of parts.
+TEST(Search, ServersKeepLayoutsByDegrees) {
+  Job job = small_gpt(4);
+  job.parallel.servers = 2;
+  const Outcome found = search(job, {.lay_out = 4}, oracle());
+  ASSERT_FALSE(found.best.empty());
+  for (const Candidate& candidate : found.best) EXPECT_FALSE(candidate.layouts.has_value());
+}
+
 }  // namespace
 }  // namespace boxcar::search
