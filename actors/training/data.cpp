@@ -56,7 +56,8 @@ int64_t document_end(const TrainRun& run, const ir::models::Transformer& model, 
   return run.document_end >= 0 ? run.document_end : model.vocab - 1;
 }
 
-Reading reading_of(const TrainRun& run, const ir::models::Transformer& model, const KeyName& name) {
+Reading reading_of(const TrainRun& run, const ir::models::Transformer& model, int64_t end,
+                   const KeyName& name) {
   const int64_t seq = model.seq;
   if (run.spans) {
     const host::SpanSizes sizes{seq, model.decoder_seq, model.vocab};
@@ -88,21 +89,21 @@ Reading reading_of(const TrainRun& run, const ir::models::Transformer& model, co
             [seq, decoder_seq](const auto& part, int64_t seed) {
               return std::make_unique<host::ContinuationSamples>(part, seq, decoder_seq, seed);
             }};
-  const int64_t end = document_end(run, model, name);
   return {0, seq, [seq, end](const auto& part, int64_t seed) {
             return std::make_unique<host::TextSamples>(part, seq, seed, end);
           }};
 }
 
 Data text(const TrainRun& run, const ir::models::Transformer& model, const KeyName& name) {
-  const Reading reading = reading_of(run, model, name);
+  const int64_t end = document_end(run, model, name);
+  const Reading reading = reading_of(run, model, end, name);
   const auto all = is_random(run) ? host::TokenData::random(model.vocab - reading.special, run.seed)
                                   : host::TokenData::open(run.data, model.vocab, reading.special);
   const bool validates = run.validate_every > 0;
   const host::TokenData held_out = all.tail(validates ? run.validation_fraction : 0),
                         training = all.head(validates ? run.validation_fraction : 0);
   check_lengths(all, validates, held_out.size(), reading.window, name);
-  if (const int64_t end = document_end(run, model, name); end >= 0 && !is_random(run)) {
+  if (end >= 0 && !is_random(run)) {
     const std::span<const uint16_t> tokens = training.tokens();
     if (std::ranges::find(tokens, end) == tokens.end())
       throw Error::input(
@@ -111,8 +112,7 @@ Data text(const TrainRun& run, const ir::models::Transformer& model, const KeyNa
   }
   Data data{reading.samples(training, run.seed), all.identity(), training.identity()};
   if (run.spans) data.training += ", with missing spans";  // counts as another run
-  if (model.document_length > 0)
-    data.training += fmt::format(", documents end with {}", document_end(run, model, name));
+  if (end >= 0) data.training += fmt::format(", documents end with {}", end);
   if (validates)
     data.held_out = {reading.samples(held_out, 0), host::Sampler(held_out, reading.window, 0).windows()};
   return data;

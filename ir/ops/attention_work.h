@@ -34,8 +34,8 @@ inline int64_t tokens_together(int64_t document, int64_t tokens) {
   return document > 0 ? std::min(document, tokens) : tokens;
 }
 
-// The same if the sequence consists of documents of `document` tokens (0: it is one), which do not see each
-// other.
+// The share of pairs that are seen in a sequence of `tokens` that consists of documents of `document` tokens
+// (0: it is one). Each query sees the `window` keys up to its own in its document; 0: all of them.
 inline double seen_share(int64_t window, int64_t document, int64_t tokens) {
   const int64_t together = tokens_together(document, tokens);
   return tokens == 0

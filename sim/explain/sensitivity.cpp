@@ -32,7 +32,8 @@ bool computes_on_host(const ir::Plan& plan) {
 
 }  // namespace
 
-std::vector<Constant> constants_of(const backends::Cluster& cluster, bool host_computes) {
+std::vector<Constant> constants_of(const ir::Plan& plan, const backends::Cluster& cluster) {
+  const bool host_computes = computes_on_host(plan);
   backends::Cluster copy = cluster;
   std::vector<Constant> all;
   for (const Constant& constant : sensitive_to) {
@@ -54,7 +55,7 @@ std::optional<double> step_with(const ir::Plan& plan, const backends::Cluster& c
 std::vector<Sensitivity> sensitivity(const ir::Plan& plan, const backends::Cluster& cluster,
                                      const std::function<void(const Constant&)>& look) {
   std::vector<Sensitivity> rows;
-  for (const Constant& constant : constants_of(cluster, computes_on_host(plan))) {
+  for (const Constant& constant : constants_of(plan, cluster)) {
     if (look) look(constant);
     rows.push_back(
         {constant, step_with(plan, cluster, constant, 0.5), step_with(plan, cluster, constant, 2)});

@@ -20,9 +20,9 @@ struct Constant {
   const char* what;
 };
 
-// Those that a step may depend on and that the cluster has: bandwidths, latencies, rates. That of the host's
-// memory only if `host_computes`.
-std::vector<Constant> constants_of(const backends::Cluster& cluster, bool host_computes);
+// Those that the plan's step may depend on and that the cluster has: bandwidths, latencies, rates. The
+// bandwidth of the host's memory is one only if kernels of the plan run there.
+std::vector<Constant> constants_of(const ir::Plan& plan, const backends::Cluster& cluster);
 
 // The plan's step in seconds with that constant times `factor`; nothing if the constant would leave its
 // bounds.

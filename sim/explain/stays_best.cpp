@@ -55,7 +55,7 @@ std::vector<StaysBest> stays_best(const search::Candidate& best, const ir::Plan&
                                   const search::SearchOptions& options, const SearchAgain& again) {
   const Contender ours{best, plan, options};
   std::vector<StaysBest> rows;
-  for (const Constant& constant : constants_of(best.job.cluster, best.job.parallel.offload_optimizer)) {
+  for (const Constant& constant : constants_of(plan, best.job.cluster)) {
     StaysBest row{constant, std::nullopt, std::nullopt};
     for (const auto& [end, factor] : {std::pair{&row.half, 0.5}, std::pair{&row.twice, 2.0}}) {
       backends::Cluster changed = best.job.cluster;
