@@ -144,5 +144,14 @@ TEST(SearchSensitivity, OfAPlanIsInItsExplanation) {
               testing::Not(testing::HasSubstr("sensitivity")));
 }
 
+// Hosts compute with parameter servers alone here.
+TEST(SearchSensitivity, IsOfTheHostsMemoryWhereHostsCompute) {
+  for (const bool serve : {false, true}) {
+    Words flags = searching({"--cluster=dgx-1-v100-32g", "--zero=0", "--sensitivity"});
+    if (serve) flags.emplace_back("--servers=2");
+    EXPECT_EQ(run_program(flags).out.find("bandwidth.host") != std::string::npos, serve);
+  }
+}
+
 }  // namespace
 }  // namespace boxcar::tests
