@@ -356,9 +356,8 @@ std::vector<std::string> searched_keys() {
 
 std::string slow_stages_text(const Hints& hints, const backends::Cluster& cluster) {
   const std::vector<double> slowness = search::slowness_by_stage(hints, cluster);
-  std::vector<int> layers(slowness.size()), others;
-  for (size_t part = 0; part < hints.stage_layers.size(); ++part)
-    layers[part % layers.size()] += hints.stage_layers[part];
+  const std::vector<int> layers = planner::layers_by_stage(hints);
+  std::vector<int> others;
   std::vector<std::string> slow;
   for (size_t s = 0; s < slowness.size(); ++s)
     if (slowness[s] > 1)

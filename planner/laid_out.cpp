@@ -73,7 +73,7 @@ LaidOut lay_out(ir::Graph graph, const Hints& h, int micro_batches, const Choose
     laid.layouts = deduce(laid.graph, laid.pins, laid.mesh);
   }
   if (!h.overlap_tp) order_gradients_first(laid);
-  laid.sites = assign_stages(laid.graph, h.stage_layers, h.pp, later_gradients(laid));
+  laid.sites = assign_stages(laid.graph, h.stage_layers, part_places(h), later_gradients(laid));
   return laid;
 }
 
@@ -87,7 +87,7 @@ LaidOut lay_out(ir::Graph graph, const Mesh& mesh, Pins pins, int micro_batches)
   laid.graph = std::move(graph);
   laid.mesh = mesh;
   laid.pipeline.micro_batches = micro_batches;
-  laid.sites = assign_stages(laid.graph, {laid.graph.layers}, 1);
+  laid.sites = assign_stages(laid.graph, {laid.graph.layers}, {});
   laid.pins = std::move(pins);
   laid.layouts = deduce(laid.graph, laid.pins, mesh);
   return laid;

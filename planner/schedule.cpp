@@ -4,8 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <deque>
 #include <set>
+#include <string_view>
 
 #include "planner/planner.h"
 #include "sbp/at.h"
@@ -16,12 +19,42 @@ namespace boxcar::planner {
 
 namespace {
 
+// Runs of a folded schedule, in order, `times` times. F0 is a forward pass of chunk 0, B1 the first part of a
+// backward pass of chunk 1, each of the next micro-batch; W is the second part that has waited longest.
+struct Steps {
+  int times;
+  std::string_view runs;
+};
+
+// For `n` micro-batches, of which there are at least 2p.
+std::vector<Steps> zb_v(int p, int s, int n) {
+  return {
+      {2 * (p - s) - 1, "F0"},     {s, "F1 F0"}, {p - s, "F1 B1 W"}, {n - 2 * p + s + 1, "F0 B0 W F1 B1 W"},
+      {p - s - 1, "B0 W F1 B1 W"}, {s, "B0 B1"}, {p - s, "B0 W"},    {2 * s, "W"}};
+}
+
+// From the middle of the last backward passes on, second parts wait for the end.
+std::vector<Steps> dualpipe_v(int p, int s, int n) {
+  const int half = (s + 1) / 2, odd = (s + 1) % 2;
+  return {{2 * (p - s - 1), "F0"},
+          {s + 1, "F0 F1"},
+          {p - s - 1, "B1 W F1"},
+          {n - 2 * p + s + 1, "F0 B1 W F1 B0 W"},
+          {p - s - 1, "B1 W F1 B0 W"},
+          {half, "B1 W B0 W"},
+          {odd, "B1 W B0"},
+          {s + 1 - half - odd, "B1 B0"},
+          {p - s - 1, "W B0"},
+          {s + 1, "W"}};
+}
+
 struct Row {
   Schedule kind;
   // Forward passes of stage `stage` of `stages` before its first backward pass, if there are enough.
-  int (*ahead)(int stages, int stage, int micro_batches);
+  int (*ahead)(int stages, int stage, int micro_batches) = nullptr;
   // If the backward pass is split: the second parts that wait while there is a forward pass to run.
   int (*behind)(int stage) = nullptr;
+  std::vector<Steps> (*folded)(int stages, int stage, int micro_batches) = nullptr;  // in place of both
 };
 
 constexpr Row rows[] = {
@@ -31,6 +64,8 @@ constexpr Row rows[] = {
      [](int stage) { return stage; }},
     {Schedule::zb_h2, [](int stages, int stage, int) { return 2 * (stages - stage - 1); },
      [](int stage) { return 2 * stage; }},
+    {.kind = Schedule::zb_v, .folded = zb_v},
+    {.kind = Schedule::dualpipe_v, .folded = dualpipe_v},
 };
 
 // Forward passes of one chunk before the first backward pass, where there are enough.
@@ -74,7 +109,18 @@ Pipeline pipeline_of(const Hints& h, int micro_batches) {
   return {h.schedule.kind, h.pp, h.virtual_stages, micro_batches, h.schedule.in_flight, h.defer_head_grad};
 }
 
-bool splits_backward(Schedule kind) { return find_row(rows, kind).behind != nullptr; }
+PartPlaces part_places(const Hints& h) { return {h.pp, is_folded(h.schedule.kind)}; }
+
+std::vector<int> layers_by_stage(const Hints& h) {
+  const PartPlaces places = part_places(h);
+  std::vector<int> layers(static_cast<size_t>(h.pp));
+  for (int part = 0; part < static_cast<int>(h.stage_layers.size()); ++part)
+    at(layers, places.stage(part)) += at(h.stage_layers, part);
+  return layers;
+}
+
+bool is_folded(Schedule kind) { return find_row(rows, kind).folded != nullptr; }
+bool splits_backward(Schedule kind) { return find_row(rows, kind).behind != nullptr || is_folded(kind); }
 
 int most_in_flight(const PipelineSchedule& schedule, int stages, int stage, int micro_batches) {
   const Row& row = find_row(rows, schedule.kind);
@@ -151,9 +197,41 @@ int weights_behind(const Pipeline& p, int stage, int k, int all) {
   return find_row(rows, p.kind).behind(stage);
 }
 
+// With fewer micro-batches than 2p, runs of those that do not exist are left out.
+std::vector<ir::PhaseRun> folded_order(const Pipeline& p, int stage) {
+  const int counted = std::max(p.micro_batches, 2 * p.stages);
+  std::vector<ir::PhaseRun> order;
+  std::array<int, 2> forward{}, backward{};
+  std::deque<ir::PhaseRun> waiting;
+  const auto add = [&](int phase, int micro_batch) {
+    if (micro_batch < p.micro_batches) order.push_back({phase, micro_batch});
+  };
+  const auto run = [&](char kind, int chunk) {
+    if (kind == 'F') {
+      add(forward_phase(chunk), at(forward, chunk)++);
+    } else if (kind == 'B') {
+      const int micro_batch = at(backward, chunk)++;
+      add(backward_phase(p, chunk), micro_batch);
+      waiting.push_back({weight_phase(p, chunk), micro_batch});
+    } else {
+      add(waiting.front().phase, waiting.front().micro_batch);
+      waiting.pop_front();
+    }
+  };
+  for (const Steps& steps : find_row(rows, p.kind).folded(p.stages, stage, counted))
+    for (int time = 0; time < steps.times; ++time)
+      for (size_t i = 0; i < steps.runs.size(); ++i) {
+        const char kind = steps.runs[i];
+        if (kind == 'W') run(kind, 0);
+        if (kind == 'F' || kind == 'B') run(kind, steps.runs[++i] - '0');
+      }
+  return order;
+}
+
 }  // namespace
 
 std::vector<ir::PhaseRun> stage_order(const Pipeline& p, int stage) {
+  if (is_folded(p.kind)) return folded_order(p, stage);
   const int all = p.micro_batches * p.chunks;
   const int ahead = warm_up(p, stage);
   const bool split = splits_backward(p, stage);
@@ -185,7 +263,35 @@ int in_flight(const std::vector<ir::PhaseRun>& order, int from, int to) {
   return most;
 }
 
+namespace {
+
+// Folded stages repeat the same runs for each micro-batch between the first and the last 2p.
+ChunksInFlight folded_in_flight(Pipeline p, int stage) {
+  p.micro_batches = std::min(p.micro_batches, 4 * p.stages);
+  const std::vector<ir::PhaseRun> order = stage_order(p, stage);
+  ChunksInFlight result;
+  for (int c = 0; c < p.chunks; ++c) {
+    const int f = forward_phase(c), b = backward_phase(p, c), w = weight_phase(p, c);
+    result.most.push_back(in_flight(order, f, w));
+    result.first.push_back(in_flight(order, f, b));
+    result.second.push_back(in_flight(order, b, w));
+  }
+  std::vector<int> now(result.most.size());
+  int all = 0, most = 0;
+  for (const ir::PhaseRun& run : order) {
+    const ir::PhaseKind kind = kind_of_phase(p, run.phase);
+    const int change = (kind == ir::PhaseKind::forward ? 1 : 0) - (kind == ir::PhaseKind::weight ? 1 : 0);
+    at(now, chunk_of_phase(p, run.phase)) += change;
+    all += change;
+    if (all > most) most = all, result.at_once = now;
+  }
+  return result;
+}
+
+}  // namespace
+
 ChunksInFlight chunks_in_flight(const Pipeline& p, int stage) {
+  if (is_folded(p.kind)) return folded_in_flight(p, stage);
   const Groups groups(p);
   const int all = p.micro_batches * p.chunks, ahead = warm_up(p, stage);
   ChunksInFlight result;

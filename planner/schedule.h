@@ -26,6 +26,18 @@
 //
 //   interleaved, 2 stages of 2 chunks, 5 micro-batches: groups of 3 and 2
 //   stage 1:  F0.0 F0.1 F0.2 F1.0 B1.0 F1.1 B1.1 F1.2 B1.2 F0.3 B0.0 F0.4 B0.1 F1.3 B0.2 ...
+//
+// Folded schedules split the backward pass and fold the model into a V: stage s holds parts s and 2p - 1 - s.
+// So the loss is on the first stage, whose gradient begins to flow back at once. zb-v (Qi et al. 2024,
+// arXiv:2405.15362) keeps at most 2p halves of a stage between F and W. dualpipe-v (github.com/deepseek-ai/
+// DualPipe) places the forward pass of one micro-batch beside the backward pass of another. DualPipe over 2p
+// devices (DeepSeek-AI 2024, arXiv:2412.19437) is dualpipe-v over p with twice the data parallelism: devices
+// s and 2p - 1 - s hold the same two parts, and the micro-batches that enter at either end are two ranks' of
+// them.
+//
+//   zb-v, 2 stages, 3 micro-batches
+//   stage 0:  F0.0 F0.1 F0.2 F1.0 B1.0 W1.0 F1.1 B1.1 W1.1 B0.0 W0.0 F1.2 B1.2 W1.2 B0.1 W0.1 B0.2 W0.2
+//   stage 1:  F0.0 F1.0 F0.1 F1.1 B1.0 W1.0 F0.2 B0.0 W0.0 F1.2 B1.1 W1.1 B0.1 W0.1 B1.2 W1.2 B0.2 W0.2
 #pragma once
 
 #include <compare>
@@ -40,8 +52,11 @@ namespace boxcar::planner {
 
 struct Hints;
 
-enum class Schedule : uint8_t { one_f_one_b, gpipe, zb_h1, zb_h2 };  // each a row of schedule.cpp
-inline std::vector<std::string> words_of(Schedule) { return {"1f1b", "gpipe", "zb-h1", "zb-h2"}; }
+// Each is a row of schedule.cpp.
+enum class Schedule : uint8_t { one_f_one_b, gpipe, zb_h1, zb_h2, zb_v, dualpipe_v };
+inline std::vector<std::string> words_of(Schedule) {
+  return {"1f1b", "gpipe", "zb-h1", "zb-h2", "zb-v", "dualpipe-v"};
+}
 
 // The schedule that a job asks for: "gpipe", or 1f1b with the micro-batches in flight on each stage, "5,3,1".
 struct PipelineSchedule {
@@ -59,7 +74,7 @@ std::string to_text(const PipelineSchedule& schedule);
 struct Pipeline {
   Schedule kind = Schedule::one_f_one_b;
   int stages = 1;
-  int chunks = 1;  // more than one only for 1F1B
+  int chunks = 1;  // more than one only for 1F1B; two if it is folded
   int micro_batches = 1;
   std::vector<int> in_flight = {};  // by stage, only for 1F1B; empty: stages - stage
   int head_behind = 0;  // micro-batches whose gradient of the head's weight waits, on the last stage
@@ -67,6 +82,32 @@ struct Pipeline {
 
 // REQUIRES: `hints` are resolved.
 Pipeline pipeline_of(const Hints& hints, int micro_batches);
+
+// Whether a stage holds two chunks, placed in a V.
+bool is_folded(Schedule kind);
+
+// The places of a model's parts, which are numbered in the model's order.
+//
+//   2 stages of 2 chunks      stage 0 holds parts 0 and 2, stage 1 holds 1 and 3
+//   2 stages, folded          stage 0 holds parts 0 and 3, stage 1 holds 1 and 2
+struct PartPlaces {
+  int stages = 1;
+  bool folded = false;
+  friend bool operator==(const PartPlaces&, const PartPlaces&) = default;
+  int stage(int part) const {
+    const int s = part % stages;
+    return folded && chunk(part) % 2 == 1 ? stages - 1 - s : s;
+  }
+  int chunk(int part) const { return part / stages; }
+  int part(int its_stage, int its_chunk) const {
+    return its_chunk * stages + stage(its_chunk * stages + its_stage);
+  }
+};
+PartPlaces part_places(const Hints& hints);
+inline PartPlaces part_places(const Pipeline& p) { return {p.stages, is_folded(p.kind)}; }
+
+// Layers of each of the pp stages.
+std::vector<int> layers_by_stage(const Hints& hints);
 
 // Whether all gradients of parameters have their own phase.
 bool splits_backward(Schedule kind);
@@ -117,9 +158,12 @@ struct MostOfParts {
 MostOfParts most_of_parts(const Pipeline& pipeline, int stage);
 
 // By chunk, micro-batches whose forward pass has begun and whose backward pass, which reads its results, has
-// not ended: the maximum for each chunk, and the numbers when the stage has the most over all chunks.
+// not ended: the maximum for each chunk, and the numbers when the stage has the most over all chunks. If the
+// backward pass is split, these last until the end of its second part; `first` and `second` are as in
+// MostOfParts.
 struct ChunksInFlight {
   std::vector<int> most, at_once;
+  std::vector<int> first = {}, second = {};
 };
 ChunksInFlight chunks_in_flight(const Pipeline& pipeline, int stage);
 

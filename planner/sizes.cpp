@@ -34,7 +34,7 @@ void check_sizes(const ir::Graph& graph, const Hints& h) {
   for (const ir::Tensor& tensor : graph.tensors) {
     const double bytes = bytes_of(tensor.type);
     if (countable(bytes)) continue;
-    const std::vector<OpSite> sites = assign_stages(graph, h.stage_layers, h.pp);
+    const std::vector<OpSite> sites = assign_stages(graph, h.stage_layers, part_places(h));
     const int stage = tensor.producer < 0 ? 0 : std::max(0, at(sites, tensor.producer).stage);
     throw TooLarge("%" + tensor.name, stage, bytes, bytes / (h.dp * h.tp * h.cp));
   }

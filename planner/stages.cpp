@@ -61,14 +61,14 @@ InputStages input_stages(const ir::Graph& graph, const ir::Op& op, const std::ve
 
 }  // namespace
 
-std::vector<OpSite> assign_stages(const ir::Graph& graph, const std::vector<int>& stage_layers, int stages,
-                                  const std::vector<char>& later) {
+std::vector<OpSite> assign_stages(const ir::Graph& graph, const std::vector<int>& stage_layers,
+                                  const PartPlaces& places, const std::vector<char>& later) {
   std::vector<OpSite> sites;
   sites.reserve(graph.ops.size());
   for (const ir::Op& op : graph.ops) {
     const int v = virtual_stage(stage_layers, op.layer);
     const bool second = !later.empty() && later[sites.size()];
-    OpSite site{v % stages, v / stages, second ? Run::weight : run_of(graph, op), false};
+    OpSite site{places.stage(v), places.chunk(v), second ? Run::weight : run_of(graph, op), false};
     if (site.run == Run::update) {
       const InputStages inputs = input_stages(graph, op, sites);
       site.joint = inputs.several && op.is(ir::OpKind::sum);

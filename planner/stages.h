@@ -32,9 +32,9 @@ struct OpSite {
 int virtual_stage(const std::vector<int>& stage_layers, int layer);
 std::vector<int> stage_starts(const std::vector<int>& stage_layers);
 
-// The sites by op. `stages` is pp. `later`, by op: whether it is in the second part of a backward pass;
+// The sites by op. `later`, by op: whether it is in the second part of a backward pass;
 // empty: no op is.
-std::vector<OpSite> assign_stages(const ir::Graph& graph, const std::vector<int>& stage_layers, int stages,
-                                  const std::vector<char>& later = {});
+std::vector<OpSite> assign_stages(const ir::Graph& graph, const std::vector<int>& stage_layers,
+                                  const PartPlaces& places, const std::vector<char>& later = {});
 
 }  // namespace boxcar::planner

@@ -39,13 +39,14 @@ ir::TensorId add_replica(ir::Graph& graph, ir::TensorId original, int layer, con
 
 }  // namespace
 
-void replicate_shared_parameters(ir::Graph& graph, const std::vector<int>& stage_layers, int stages) {
+void replicate_shared_parameters(ir::Graph& graph, const std::vector<int>& stage_layers,
+                                 const PartPlaces& places) {
   std::map<ir::TensorId, int> home;                               // stage of a parameter's first use
   std::map<std::pair<ir::TensorId, int>, ir::TensorId> replicas;  // by stage
   std::vector<ir::Op> ops;
   for (ir::Op op : graph.ops) {
     const int v = virtual_stage(stage_layers, op.layer);
-    const int stage = v % stages;
+    const int stage = places.stage(v);
     for (ir::TensorId& t : op.inputs) {
       const ir::Tensor& tensor = graph.tensor(t);
       if (tensor.producer < 0 || !at(graph.ops, tensor.producer).is(ir::OpKind::parameter)) continue;
@@ -116,10 +117,11 @@ void merge(ir::Graph& graph, ir::OpId first, ir::OpId second, ir::OpId add) {
 
 }  // namespace
 
-void merge_uses(ir::Graph& graph) {
+void merge_uses(ir::Graph& graph, const std::vector<int>& stage_layers) {
+  const auto part = [&](ir::OpId o) { return virtual_stage(stage_layers, at(graph.ops, o).layer); };
   for (ir::OpId o = 0; o < static_cast<ir::OpId>(graph.ops.size()); ++o) {
     const auto [first, second] = added_sums(graph, at(graph.ops, o));
-    if (first < 0) continue;
+    if (first < 0 || part(first) != part(second)) continue;
     merge(graph, first, second, o);
     o = -1;
   }

@@ -13,7 +13,8 @@ ir::models::Model padded_model(const Job& job) {
 
 GraphInputs graph_inputs(const ResolvedJob& job) {
   const Hints& h = job->parallel;
-  GraphInputs inputs{padded_model(job), int64_t{h.micro_batch} * h.dp, job->train, h.stage_layers, h.pp};
+  GraphInputs inputs{padded_model(job), int64_t{h.micro_batch} * h.dp, job->train, h.stage_layers,
+                     part_places(h)};
   if (inputs.model.transformer()) {  // tables of equal sizes are equal inputs
     const int64_t padded = ir::models::padded_vocab(*inputs.model.transformer());
     inputs.model->pad_vocab_to = padded == inputs.model->vocab ? 1 : padded;
@@ -27,10 +28,10 @@ GraphInputs graph_inputs(const ResolvedJob& job) {
 
 ir::Graph training_graph(const GraphInputs& inputs) {
   ir::Graph forward = ir::models::build(inputs.model, inputs.batch);
-  replicate_shared_parameters(forward, inputs.stage_layers, inputs.stages);
+  replicate_shared_parameters(forward, inputs.stage_layers, inputs.places);
   const ir::TensorId loss = ir::find_tensor(forward, ir::loss_name);
   ir::Graph graph = ir::training_step(std::move(forward), loss, inputs.options);
-  merge_uses(graph);
+  merge_uses(graph, inputs.stage_layers);
   drop_replica_norms(graph);
   return graph;
 }

@@ -13,6 +13,7 @@
 
 #include "ir/graph.h"
 #include "planner/planner.h"
+#include "planner/schedule.h"
 
 namespace boxcar::planner {
 
@@ -25,7 +26,7 @@ struct GraphInputs {
   int64_t batch = 0;        // sequences of a micro-batch, of all data-parallel ranks
   ir::TrainOptions options;
   std::vector<int> stage_layers;
-  int stages = 1;
+  PartPlaces places;
   friend bool operator==(const GraphInputs&, const GraphInputs&) = default;
 };
 GraphInputs graph_inputs(const ResolvedJob& job);

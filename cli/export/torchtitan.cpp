@@ -136,19 +136,37 @@ void write_replicas(Writer& w) {
     w.cannot("parallel.zero", "replicas go with no other parallelism; FSDP as of zero 2 is written");
 }
 
+// Null if it has no schedule like ours.
+const char* pipeline_name(const planner::Hints& h) {
+  switch (h.schedule.kind) {
+    case planner::Schedule::one_f_one_b:
+      if (!h.schedule.in_flight.empty()) return nullptr;
+      return h.virtual_stages > 1 ? "Interleaved1F1B" : "1F1B";
+    case planner::Schedule::gpipe:
+      return "GPipe";
+    case planner::Schedule::zb_v:
+      return "ZBVZeroBubble";
+    case planner::Schedule::dualpipe_v:
+      return "DualPipeV";
+    case planner::Schedule::zb_h1:
+    case planner::Schedule::zb_h2:
+      break;
+  }
+  return nullptr;
+}
+
 void write_pipeline(Writer& w) {
   const planner::Hints& h = w.from.parallel();
   w.set("parallelism.pipeline_parallel_degree", h.pp);
   if (!w.from.pipelined()) return;
-  const bool gpipe = h.schedule == planner::Schedule::gpipe;
-  w.set("parallelism.pipeline_parallel_schedule", h.virtual_stages > 1 ? "Interleaved1F1B"
-                                                  : gpipe              ? "GPipe"
-                                                                       : "1F1B");
+  const char* const name = pipeline_name(h);
+  w.set("parallelism.pipeline_parallel_schedule", name ? name : "1F1B");
   w.set("parallelism.pipeline_parallel_microbatch_size", h.micro_batch);
-  if (h.schedule != planner::Schedule::one_f_one_b && !gpipe)
-    w.cannot("parallel.schedule", "1F1B, GPipe and interleaved ones are like ours; 1F1B is written");
+  if (!name)
+    w.cannot("parallel.schedule",
+             "1F1B, GPipe, interleaved ones and those in a V are like ours; 1F1B is written");
   const planner::Groups groups(planner::pipeline_of(h, static_cast<int>(w.from.micro_batches())));
-  if (w.from.micro_batches() % groups.count != 0)
+  if (h.schedule == planner::Schedule::one_f_one_b && w.from.micro_batches() % groups.count != 0)
     w.cannot("parallel.virtual_stages", "interleaved stages take micro-batches in groups of one size");
   Json parts = Json::array();
   int layer = 0;

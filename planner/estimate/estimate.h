@@ -73,6 +73,9 @@ struct StageCost {
   // bytes only from their forward pass to the first part, and only from the first part to the second.
   double to_backward = 0, to_weight = 0;
   double transient = 0;  // the most bytes that acts need temporarily
+  // Of a stage that uses a tied table in two of its parts: whole sums of its gradients beside the one
+  // reduced.
+  double added_sums = 0;
 
   // The cost if kernels take `times` as long.
   StageCost slowed(double times) const;

@@ -15,20 +15,14 @@ using planner::Job;
 
 // From counts by stage to counts by virtual stage.
 std::vector<int> in_front(const Job& job, std::vector<int> counts) {
+  const planner::PartPlaces places = planner::part_places(job.parallel);
   std::vector<int> result;
   for (const int layers : job.parallel.stage_layers) {
-    int& left = counts[result.size() % counts.size()];
+    int& left = at(counts, places.stage(static_cast<int>(result.size())));
     result.push_back(std::min(left, layers));
     left -= result.back();
   }
   return result;
-}
-
-std::vector<int> layers_by_stage(const Job& job) {
-  std::vector<int> layers(static_cast<size_t>(job.parallel.pp));
-  for (size_t v = 0; v < job.parallel.stage_layers.size(); ++v)
-    layers[v % layers.size()] += job.parallel.stage_layers[v];
-  return layers;
 }
 
 }  // namespace
@@ -37,7 +31,7 @@ std::vector<int> layers_by_stage(const Job& job) {
 // is not tried.
 std::optional<Job> with_fewest_recomputed(Job job, const KindCosts& costs, const InFlight& in_flight,
                                           const std::vector<double>& bytes) {
-  std::vector<int> most = layers_by_stage(job), least(most.size(), 1);
+  std::vector<int> most = planner::layers_by_stage(job.parallel), least(most.size(), 1);
   const auto fit = [&](const std::vector<int>& counts) {
     job.train.recompute_layers = in_front(job, counts);
     const std::vector<double> needed = bytes_by_stage(job, costs, in_flight);
@@ -63,7 +57,7 @@ std::optional<Job> with_fewest_recomputed(Job job, const KindCosts& costs, const
     }
   }
   job.train.recompute_layers = in_front(job, most);
-  if (most == layers_by_stage(job)) {
+  if (most == planner::layers_by_stage(job.parallel)) {
     job.train.recompute_layers.clear();
     job.train.recompute_others = ir::Recompute::none;
   }

@@ -2,6 +2,7 @@
 
 #include "backends/machines/framework.h"
 #include "planner/schedule.h"
+#include "sbp/at.h"
 
 namespace boxcar::search {
 namespace {
@@ -17,6 +18,12 @@ std::vector<Held> in_flight(const Job& job, int stage) {
   if (h.virtual_stages > 1) {
     const planner::ChunksInFlight chunks = planner::chunks_in_flight(pipeline, stage);
     std::vector<Held> held;
+    if (planner::splits_backward(h.schedule.kind)) {
+      for (int c = 0; c < h.virtual_stages; ++c)
+        held.push_back({static_cast<double>(at(chunks.most, c)), static_cast<double>(at(chunks.first, c)),
+                        static_cast<double>(at(chunks.second, c))});
+      return held;
+    }
     for (const double chunk : job.cluster.framework->allocator ? chunks.at_once : chunks.most)
       held.push_back({chunk, chunk, 0});
     return held;

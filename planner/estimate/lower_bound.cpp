@@ -171,7 +171,8 @@ double least_on(const std::vector<double>& slowness, const planner::Job& job, co
   if (!costs.recomputed.layers.empty() || h.pp == 1) return alone;
   const bool equal = ir::models::expert_every(job.model) == 1;
   if (split) {
-    if (!equal) return alone;
+    // In a V the loss is on the first stage, so the others need not wait for a whole pass.
+    if (!equal || h.virtual_stages > 1) return alone;
     const double least = std::max(alone, least_split(job, costs, count, all));
     return count.waits() ? std::max(least, least_of_layers(job, costs, count, split, 0)) : least;
   }

@@ -56,7 +56,7 @@ class Runs {
     if (walk.next == walk.order.size()) return false;
     const auto [phase, micro_batch] = walk.order[walk.next];
     const ir::PhaseKind kind = planner::kind_of_phase(p_, phase);
-    const int part = planner::chunk_of_phase(p_, phase) * p_.stages + stage;
+    const int part = planner::part_places(p_).part(stage, planner::chunk_of_phase(p_, phase));
     const RunTimes& own = at(times_, part);
     const bool last = part + 1 == static_cast<int>(times_.size());
     if (kind == ir::PhaseKind::weight) {
@@ -78,8 +78,9 @@ class Runs {
     return true;
   }
 
-  // The end of a transfer out of a stage.
+  // The end of a transfer out of a stage; without one, its results stay there.
   static double sent(Walk& walk, double made, double seconds) {
+    if (seconds == 0) return made;
     return walk.sent = std::max(walk.sent, made) + seconds;
   }
 

@@ -35,7 +35,9 @@ GradientBytes gradient_bytes(const Job& job) {
   return {2, summed, 4};
 }
 
-int stage_of(const Hints& h, int layer) { return planner::virtual_stage(h.stage_layers, layer) % h.pp; }
+int stage_of(const Hints& h, int layer) {
+  return planner::part_places(h).stage(planner::virtual_stage(h.stage_layers, layer));
+}
 
 int on_node(const Job& job, const planner::Mesh& mesh) {
   const Hints& h = job.parallel;

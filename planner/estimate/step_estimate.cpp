@@ -51,6 +51,7 @@ void add(StageCost& sum, const StageCost& part, double times = 1) {
   sum.layers += part.layers;
   sum.to_backward += times * part.to_backward;
   sum.to_weight += times * part.to_weight;
+  sum.added_sums += times * part.added_sums;
   sum.transient = std::max(sum.transient, part.transient);
   for (size_t kind = 0; kind < sum.bytes.size(); ++kind) sum.bytes[kind] += times * part.bytes[kind];
 }
@@ -89,12 +90,14 @@ struct Part {
 // By stage, its virtual stages.
 std::vector<std::vector<Part>> parts_of(const Job& job) {
   const std::vector<int>& layers = job.parallel.stage_layers;
+  const planner::PartPlaces places = planner::part_places(job.parallel);
   std::vector<std::vector<Part>> parts(static_cast<size_t>(job.parallel.pp));
   int begin = 0;
   for (size_t v = 0; v < layers.size(); begin += layers[v++]) {
-    const size_t stage = v % parts.size();
-    parts[stage].push_back({static_cast<int>(stage), begin, layers[v],
-                            recomputed_layers(job.train, v, layers[v]), v == 0, v + 1 == layers.size()});
+    const int stage = places.stage(static_cast<int>(v));
+    at(parts, stage)
+        .push_back({stage, begin, layers[v], recomputed_layers(job.train, v, layers[v]), v == 0,
+                    v + 1 == layers.size()});
   }
   return parts;
 }
@@ -168,7 +171,8 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
     for (const Part& one : parts)
       transient = std::max(transient, transient_with_gradients(pieces_of(job, cost, one), fragmented,
                                                                gradient.reduced / gradient.made, allocates));
-  double bytes = optimizer * (sharding.states ? part : 1) + gradients * (sharding.gradients ? part : 1) +
+  double bytes = optimizer * (sharding.states ? part : 1) +
+                 (gradients + stage.added_sums) * (sharding.gradients ? part : 1) +
                  parameters * (sharding.parameters ? part : 1);
   // Tensors that are kept whole also exist in parts: a gather's inputs and a reduction's outputs.
   const double shards =
@@ -203,9 +207,12 @@ double send_seconds(const Job& job, const planner::Mesh& mesh, double bytes, int
       on_node(job, mesh));
 }
 
-// Seconds in which a (virtual) stage sends the next one its output for a micro-batch.
+// Seconds in which a (virtual) stage sends the next one its output for a micro-batch; 0 on the same stage.
 double hop_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& cost, int part) {
   const Hints& h = job.parallel;
+  const planner::PartPlaces places = planner::part_places(h);
+  const int from = places.stage(part), to = places.stage(part + 1);
+  if (from == to) return 0;
   double bytes = cost.boundary_bytes;
   if (!cost.boundaries.empty()) {
     int layers = 0;
@@ -213,7 +220,7 @@ double hop_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& c
     // Stages without layers, at the ends, pass on what the layers next to them do.
     bytes = at(cost.boundaries, std::clamp(layers - 1, 0, static_cast<int>(cost.boundaries.size()) - 1));
   }
-  return send_seconds(job, mesh, bytes, part % h.pp, (part + 1) % h.pp);
+  return send_seconds(job, mesh, bytes, from, to);
 }
 
 // Seconds to send an encoder's output from its stage to all stages of the decoder, one after the other.
@@ -266,6 +273,12 @@ std::vector<StageCost> stages_of(const Job& job, const KindCosts& costs,
       const StageCost& again = uses[later]->states;
       const double transient = std::max(stages[s].transient, uses[0]->states.transient + waiting(*uses[0]));
       add(stages[s], again, -1);
+      if (planner::virtual_stage(h.stage_layers, uses[0]->layer) !=
+          planner::virtual_stage(h.stage_layers,
+                                 uses[later]->layer)) {  // it has its own sum, added to a third
+        stages[s].added_sums += 2 * at(again.bytes, ir::MemoryKind::gradients);
+        continue;
+      }
       stages[s].transient = transient;
       // Its gradient is added to that of the first use, not to its own sum. This takes three reads and writes
       // in the gradient's type, while a sum is read and written in the sum's type.
@@ -295,7 +308,8 @@ std::vector<PipelineStage> pipeline_of(const Job& job, const planner::Mesh& mesh
 bool is_irregular(const Job& job) {
   const Hints& h = job.parallel;
   if (h.pp > 1 && int64_t{h.pp} * h.virtual_stages * job.train.micro_batches <= few_runs) return true;
-  if (h.virtual_stages == 1) return h.pp > 1 && planner::splits_backward(h.schedule.kind);
+  if (planner::splits_backward(h.schedule.kind)) return h.pp > 1;
+  if (h.virtual_stages == 1) return false;
   const auto [least, most] = std::minmax_element(h.stage_layers.begin(), h.stage_layers.end());
   return *least != *most || job.train.micro_batches % h.pp != 0;
 }
@@ -307,12 +321,13 @@ std::vector<double> passes_ends(const Job& job, const planner::Mesh& mesh, const
   const Hints& h = job.parallel;
   const bool splits = planner::splits_backward(h.schedule.kind);
   const std::vector<double> slowness = slowness_by_stage(h, job.cluster);
+  const planner::PartPlaces places = planner::part_places(h);
   std::vector<RunTimes> times(h.stage_layers.size());
   for (size_t s = 0; s < stages.size(); ++s) {
     double backward = 0;
     for (size_t chunk = 0; chunk < parts[s].size(); ++chunk) {
       const StageCost one = cost_of(job, costs, parts[s][chunk], {}).slowed(slowness[s]);
-      RunTimes& own = times[chunk * stages.size() + s];
+      RunTimes& own = at(times, places.part(static_cast<int>(s), static_cast<int>(chunk)));
       own = {one.forward, one.backward - one.weight, one.weight, 0};
       const Part& part = parts[s][chunk];
       if (part.layers > 0) {
@@ -323,8 +338,9 @@ std::vector<double> passes_ends(const Job& job, const planner::Mesh& mesh, const
       backward += one.backward;
     }
     // A table that occurs twice on a stage saves some of the time.
-    for (size_t v = s; v < times.size(); v += stages.size())
-      (splits ? times[v].weight : times[v].backward) -= (backward - stages[s].backward) / h.virtual_stages;
+    for (int v = 0; v < static_cast<int>(times.size()); ++v)
+      if (RunTimes& own = at(times, v); places.stage(v) == static_cast<int>(s))
+        (splits ? own.weight : own.backward) -= (backward - stages[s].backward) / h.virtual_stages;
   }
   for (size_t v = 0; v + 1 < times.size(); ++v)
     times[v].send = hop_seconds(job, mesh, costs.recomputed, static_cast<int>(v));

@@ -28,7 +28,7 @@ namespace {
 // which they are made, on any stage. So the pull whose value is made first never waits for another. Values
 // read in another order have a separate queue: "net.pp.backward.2". The same holds for values of a chunk that
 // several chunks read, and for a chunk that reads values of several chunks, as in a U-Net, because runs of
-// chunks alternate on each side.
+// chunks alternate on each side; and for chunks that read values of different stages, as in a V.
 class PullQueues {
  public:
   // The queue for a value made by `producer` at `from` and read in `phase`.
@@ -50,8 +50,12 @@ class PullQueues {
       if (last != last_.end() && producer < last->second) return false;
       const auto reader = readers_.find({from.stage, from.chunk});
       if (reader != readers_.end() && reader->second != phase) return false;
-      const auto chunk = chunks_.find({from.stage, phase});
-      return chunk == chunks_.end() || chunk->second == from.chunk;
+      for (const auto& [of, chunk] : chunks_) {
+        const auto [stage, by] = of;
+        if (stage == from.stage && by == phase && chunk != from.chunk) return false;
+        if (stage != from.stage && by != phase) return false;
+      }
+      return true;
     }
     void add(OpId producer, const OpSite& from, int phase) {
       last_[phase] = producer;

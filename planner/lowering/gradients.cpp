@@ -21,6 +21,11 @@ const sbp::NdSbp& made(const Stage& stage, TensorId t) {
   return at(stage.layout(tensor.producer).outputs, tensor.output);
 }
 
+struct Reduction {
+  TaskId id = -1;
+  int phase = -1;
+};
+
 class Reducer {
  public:
   Reducer(const Stage& stage, StageTasks& tasks)
@@ -30,6 +35,7 @@ class Reducer {
     for (Task& task : std::exchange(tasks_.passes, {})) {
       const std::pair now{task.phase, stage_.op(task.ops.back()).layer};
       if (now != at_) end_layer();
+      if (ends_passes(task)) end_layer();  // the next task may read the last sums
       at_ = now;
       const ir::Op& op = stage_.op(task.ops[0]);
       const bool late =
@@ -46,12 +52,15 @@ class Reducer {
     const auto kernel = std::find_if(tasks_.updates.begin(), tasks_.updates.end(), [](const Task& task) {
       return task.kind == TaskKind::kernel || task.kind == TaskKind::update_all;
     });
-    if (kernel != tasks_.updates.end()) kernel->after = std::move(awaited_);
+    if (kernel != tasks_.updates.end())
+      for (const Reduction& reduction : awaited_) kernel->after.push_back(reduction.id);
   }
 
  private:
   void add(Task task) {
-    if (task.kind == TaskKind::kernel) task.after = std::exchange(awaited_, {});
+    if (task.kind == TaskKind::kernel)
+      for (const Reduction& reduction : std::exchange(awaited_, {}))
+        if (comes_after(task.phase, reduction.phase)) task.after.push_back(reduction.id);
     if (task.kind != TaskKind::ahead)
       for (TensorId t : stage_.op(task.ops[0]).outputs) note(task.ops[0], t);
     tasks_.passes.push_back(std::move(task));
@@ -76,11 +85,23 @@ class Reducer {
     Task reduction = box(std::exchange(layer_, {}), at_.first, false);
     reduction.label.layer = at_.second < stage_.in.graph.layers ? at_.second : -1;
     reduction.id = ids_++;
-    if (late_.empty()) reduced_.push_back(reduction.id);
+    if (late_.empty()) reduced_.push_back({reduction.id, at_.first});
     tasks_.passes.push_back(std::move(reduction));
     if (stage_.in.hints.overlap_grad) return;
     awaited_ = std::exchange(reduced_, {});
     add_late_sums();
+  }
+
+  bool ends_passes(const Task& task) const {
+    return at_.first >= 0 && stage_.phases.per_micro_batch(at_.first) &&
+           !stage_.phases.per_micro_batch(task.phase);
+  }
+
+  // Whether a phase whose tasks come later runs later for each micro-batch. If backward passes are split, a
+  // chunk's second part may run before the first part of another chunk.
+  bool comes_after(int phase, int other) const {
+    return !splits_backward(stage_.in.pipeline.kind) ||
+           chunk_of_phase(stage_.in.pipeline, phase) == chunk_of_phase(stage_.in.pipeline, other);
   }
 
   void add_late_sums() {
@@ -108,9 +129,9 @@ class Reducer {
   StageTasks& tasks_;
   std::pair<int, int> at_{-1, -1};  // phase and layer of the previous task
   Bucket once_, layer_;
-  std::vector<bool> pending_;              // by tensor: whether it is reduced with the present layer
-  std::vector<Task> sums_, late_;          // of this layer, of the previous one
-  std::vector<TaskId> reduced_, awaited_;  // the same: reductions without accumulation
+  std::vector<bool> pending_;                 // by tensor: whether it is reduced with the present layer
+  std::vector<Task> sums_, late_;             // of this layer, of the previous one
+  std::vector<Reduction> reduced_, awaited_;  // the same: reductions without accumulation
   TaskId ids_ = 0;
 };
 

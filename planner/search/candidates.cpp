@@ -126,6 +126,12 @@ class Candidates::Branch {
     varied_.clear();
   }
 
+  std::optional<Candidate> cut(const Job& point) {
+    std::optional<Candidate> best;
+    for (const Candidate& c : estimates(point)) keep_less(best, c, &Candidate::estimated_seconds);
+    return best;
+  }
+
   // Null if no small plan can be made, or if there are enough points.
   const ModelCost* cost_of(const Job& point) {
     const CostKey key = cost_key(point);
@@ -516,6 +522,15 @@ std::optional<Candidate> Candidates::one(Job job) {
   if (const auto kinds = branch.costs_of(job)) result = with_estimate(std::move(job), *kinds);
   known.merge(branch.costs);
   return result;
+}
+
+std::optional<Candidate> Candidates::cut(const Job& point) {
+  Shared shared;
+  Costs& known = costs_of(point);
+  Branch branch(*this, point, known, shared);
+  std::optional<Candidate> best = branch.cut(point);
+  known.merge(branch.costs);
+  return best;
 }
 
 std::optional<Candidate> Candidates::with_fewest_recomputed(const Candidate& tried) {

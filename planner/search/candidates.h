@@ -60,6 +60,8 @@ class Candidates {
   Estimated of(const planner::Job& job, const Fixed& fixed, const Enough& enough);
   // One point unchanged; nothing if it has no small plan.
   std::optional<Candidate> one(planner::Job job);
+  // The fastest cut of a point's layers into stages, by estimate.
+  std::optional<Candidate> cut(const planner::Job& point);
 
   // The same degrees with the fewest recomputed layers that fit, and the cut of the layers that goes with
   // them: the fastest by estimate. If `tried` has a plan, estimates of each stage's memory are corrected by

@@ -145,8 +145,8 @@ class DegreeChanges {
         break;
       if (!done.emplace(degrees_of(whole.job), whole.job.parallel.micro_batch).second) continue;
       splits.emplace_back();
-      for (const planner::Schedule schedule : split_schedules(whole.job))
-        splits.back().push_back(split(whole, schedule, move));
+      for (planner::Job& job : with_split_backward(whole.job, fixed_))
+        if (auto made = split(whole, std::move(job), move)) splits.back().push_back(std::move(*made));
     }
     const auto least_within = [&](const std::vector<Candidate>& of, double bytes) {
       double value = infinity;
@@ -172,15 +172,20 @@ class DegreeChanges {
     for (std::vector<Candidate>& both : splits) try_splits(std::move(both));
   }
 
-  Candidate split(const Candidate& whole, planner::Schedule schedule, const Move* move) {
+  // Nothing if the layers cannot be cut for it.
+  std::optional<Candidate> split(const Candidate& whole, planner::Job job, const Move* move) {
     Candidate made = anew(whole);
-    made.job.parallel.schedule = schedule;
-    if (const auto estimate = points_.one(made.job)) {
+    const bool cuts = job.parallel.stage_layers.empty();
+    if (const auto estimate = cuts ? points_.cut(job) : points_.one(job)) {
+      job = estimate->job;
       made.estimated_seconds = estimate->estimated_seconds;
       made.estimated_bytes = estimate->estimated_bytes;
+    } else if (cuts) {
+      return std::nullopt;
     }
+    made.job = std::move(job);
     change_by_estimates(made);
-    if (!made.job.train.recompute_layers.empty())
+    if (!whole.job.train.recompute_layers.empty())
       if (auto fewest = points_.with_fewest_recomputed(made)) made = std::move(*fewest);
     made.move = move;
     return made;

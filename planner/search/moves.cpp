@@ -65,9 +65,10 @@ Jobs on_other_stages(const Around& at) {
 }
 
 Jobs split_backward(const Around& at) {
-  Jobs jobs;
-  for (const planner::Schedule schedule : split_schedules(at.job))
-    if (at.job.parallel.schedule != schedule) jobs.push_back(with_schedule(at.job, schedule));
+  Jobs jobs = with_split_backward(at.job, at.fixed);
+  std::erase_if(jobs, [&](const Job& job) {
+    return job.parallel.stage_layers.empty() || job.parallel.schedule == at.job.parallel.schedule;
+  });
   return jobs;
 }
 
@@ -144,7 +145,7 @@ std::vector<Move> make_moves() {
        "stages or not, virtual stages or not, level of ZeRO",
        "8 plans"},
       {"split-backward", own, "a pipeline without virtual stages, schedule open, objective time or cost",
-       "zb-h1 and zb-h2 for the fastest pipelines", "3 pipelines, 6 of short steps"},
+       "zb-h1, zb-v and zb-h2 for the fastest pipelines", "3 pipelines, 6 of short steps"},
       {"shard-states", change, "dp x context_parallel above 1", "the other levels of ZeRO", "3 plans a start",
        may_shard, shard_states},
       {"expert-groups", change, "short steps, a model with experts",
@@ -239,9 +240,18 @@ void add(MoveUses& all, const MoveUses& more) {
   }
 }
 
-std::vector<planner::Schedule> split_schedules(const Job& job) {
-  if (job.train.micro_batches <= 2) return {planner::Schedule::zb_h1};
-  return {planner::Schedule::zb_h1, planner::Schedule::zb_h2};
+std::vector<Job> with_split_backward(const Job& job, const Fixed& fixed) {
+  Jobs jobs{with_schedule(job, planner::Schedule::zb_h1)};
+  if (fixed.is_free("virtual_stages", 2) && !fixed.is_pinned("stage_layers")) {
+    Job folded = with(with_schedule(job, planner::Schedule::zb_v), "virtual_stages", 2);
+    folded.parallel.stage_layers.clear();
+    folded.train.recompute_layers.clear();
+    const std::vector<Rule> rules = rules_of(folded, fixed);
+    if (std::ranges::all_of(rules, [&](const Rule& rule) { return rule.holds(folded); }))
+      jobs.push_back(std::move(folded));
+  }
+  if (job.train.micro_batches > 2) jobs.push_back(with_schedule(job, planner::Schedule::zb_h2));
+  return jobs;
 }
 
 }  // namespace boxcar::search

@@ -195,6 +195,9 @@ std::vector<Rule> schedule_rules(const Job& job, const Fixed&) {
            "schedule has to have a number for each of pp stages",
            [numbers = job.parallel.schedule.in_flight.size()](const Job& j) {
              return numbers == 0 || numbers == static_cast<size_t>(j.parallel.pp);
+           }},
+          {{"schedule", "virtual_stages"}, {}, "zb-v and dualpipe-v need virtual_stages 2", [](const Job& j) {
+             return !planner::is_folded(j.parallel.schedule.kind) || j.parallel.virtual_stages == 2;
            }}};
 }
 
@@ -253,8 +256,11 @@ std::vector<Rule> virtual_stages_rules(const Job& job, const Fixed&) {
       [decoder](const Job&) { return decoder == 0; });
   add({"virtual_stages", "pp"}, {}, "virtual_stages needs pp of 2 or more",
       [](const Job& j) { return j.parallel.pp > 1; });
-  add({"virtual_stages", "schedule"}, {}, "virtual_stages needs schedule 1f1b",
-      [](const Job& j) { return j.parallel.schedule == planner::Schedule::one_f_one_b; });
+  add({"virtual_stages", "schedule"}, {}, "virtual_stages needs schedule 1f1b, zb-v or dualpipe-v",
+      [](const Job& j) {
+        const planner::PipelineSchedule& schedule = j.parallel.schedule;
+        return schedule == planner::Schedule::one_f_one_b || planner::is_folded(schedule.kind);
+      });
   add({"virtual_stages", "pp"}, {fact("layers", layers)}, law_of_layers(job),
       [most = planner::most_stages(job.model)](const Job& j) { return stages_of(j) <= most; });
   return rules;

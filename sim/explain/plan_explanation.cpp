@@ -157,10 +157,11 @@ std::vector<int> stages_of(const ir::Plan& plan, const planner::LaidOut& laid) {
 std::string layers_of(const planner::Hints& hints, int stage) {
   std::vector<int> layers;
   int first = 0;
-  for (size_t part = 0; part < hints.stage_layers.size(); ++part) {
-    for (int l = 0; l < hints.stage_layers[part]; ++l)
-      if (static_cast<int>(part) % hints.pp == stage) layers.push_back(first + l);
-    first += hints.stage_layers[part];
+  const planner::PartPlaces places = planner::part_places(hints);
+  for (int part = 0; part < static_cast<int>(hints.stage_layers.size()); ++part) {
+    for (int l = 0; l < at(hints.stage_layers, part); ++l)
+      if (places.stage(part) == stage) layers.push_back(first + l);
+    first += at(hints.stage_layers, part);
   }
   return ranges_text(layers);
 }

@@ -201,7 +201,8 @@ const JobCase job_cases[] = {
     {{"--schedule=zb"},
      "",
      2,
-     "--schedule: unknown schedule 'zb' (use 1f1b, gpipe, zb-h1, zb-h2 or the micro-batches in flight on "
+     "--schedule: unknown schedule 'zb' (use 1f1b, gpipe, zb-h1, zb-h2, zb-v, dualpipe-v or the "
+     "micro-batches in flight on "
      "each stage, as "
      "4,3,2,1; "
      "virtual_stages > 1 interleaves 1f1b)"},
@@ -410,6 +411,10 @@ const JobCase job_cases[] = {
      2,
      "--virtual-stages: pp 2 x virtual_stages 4 = 8, of which the first and the last may have none, is more "
      "than layers 4 (use at most 3 with pp 2)"},
+    {{"--pp=2", "--virtual-stages=3", "--schedule=zb-v"},
+     "",
+     2,
+     "--virtual-stages: 3 with schedule zb-v, which gives each device two stages (use 2)"},
     {{"--pp=2", "--virtual-stages=2", "--schedule=gpipe"},
      "",
      2,

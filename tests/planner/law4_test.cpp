@@ -347,6 +347,28 @@ const NamedChange run_layouts[] = {
        llama(j), j.model->layers = 4, j.parallel.pp = j.parallel.virtual_stages = 2;
        j.parallel.defer_head_grad = 1, j.global_batch = 4;
      }},
+    {"zb_v",
+     [](Job& j) {
+       j.model->layers = 6, j.parallel.pp = 3, j.parallel.virtual_stages = 2, j.global_batch = 7;
+       j.parallel.schedule = Schedule::zb_v;
+     }},
+    {"dualpipe_v_untied_hybrid",
+     [](Job& j) {
+       llama(j), j.model->layers = 4, j.parallel.dp = j.parallel.tp = j.parallel.pp = 2;
+       j.parallel.virtual_stages = 2, j.parallel.zero = 2, j.parallel.schedule = Schedule::dualpipe_v;
+       j.global_batch = 10;
+     }},
+    {"zb_v_zero3_recompute",
+     [](Job& j) {
+       j.model->layers = 4, j.parallel.dp = j.parallel.pp = j.parallel.virtual_stages = 2;
+       j.parallel.zero = 3, j.parallel.schedule = Schedule::zb_v;
+       j.train.recompute = ir::Recompute::full, j.global_batch = 3;
+     }},
+    {"dualpipe_v_unet",
+     [](Job& j) {
+       conv_net(j, "unet", 5, 8), j.parallel.pp = j.parallel.virtual_stages = 2;
+       j.parallel.schedule = Schedule::dualpipe_v, j.global_batch = 5;
+     }},
     {"zb_h1_one_micro_batch", [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = Schedule::zb_h1; }},
     {"zb_h1_hybrid",
      [](Job& j) {
@@ -436,8 +458,9 @@ Job random_job(std::mt19937& r) {
     job.model->experts = 8, job.model->top_k = 1, h.ep = h.dp == 2 ? pick(r, {1, 2}) : 1;
   if (job.model->experts > 0 && h.tp > 1 && pick(r, {false, true})) h.etp = 1, h.ep *= h.tp;
   if (h.pp > 1 && micro_batches > 1 && pick(r, {false, true})) job.model->layers = 4, h.virtual_stages = 2;
-  if (h.virtual_stages == 1)
-    h.schedule = pick(r, {Schedule::one_f_one_b, Schedule::gpipe, Schedule::zb_h1, Schedule::zb_h2});
+  h.schedule = h.virtual_stages == 1
+                   ? pick(r, {Schedule::one_f_one_b, Schedule::gpipe, Schedule::zb_h1, Schedule::zb_h2})
+                   : pick(r, {Schedule::one_f_one_b, Schedule::zb_v, Schedule::dualpipe_v});
   if (!splits_backward(h.schedule.kind)) h.defer_head_grad = pick(r, {0, 0, 1, 3});
   h.scatter_gather = pick(r, {false, true});
   h.mesh_order = parse_mesh_order(pick(r, {"pp,dp,cp,tp", "dp,pp,tp,cp", "cp,tp,dp,pp", "tp,cp,pp,dp"}));

@@ -177,7 +177,8 @@ const Refusal refusals[] = {
     {"zero", [](Job& j) { j.parallel.zero = 4; }, "parallel.zero: 4 is out of range (use 0 to 3)"},
     {"negative", [](Job& j) { j.parallel.tp = -1; }, "parallel.tp: -1 is out of range (use 1 to 1048576)"},
     {"schedule", [](Job& j) { j.parallel.schedule = parse_schedule("zigzag"); },
-     "parallel.schedule: unknown schedule 'zigzag' (use 1f1b, gpipe, zb-h1, zb-h2 or the micro-batches in "
+     "parallel.schedule: unknown schedule 'zigzag' (use 1f1b, gpipe, zb-h1, zb-h2, zb-v, dualpipe-v or the "
+     "micro-batches in "
      "flight on each stage, as 4,3,2,1; virtual_stages > 1 interleaves 1f1b)"},
     {"rows_of_images", [](Job& j) { images(j), j.parallel.cp = 2; },
      "parallel.context_parallel: 2 for images, which have no sequence to split (use 1)"},

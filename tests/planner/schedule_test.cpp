@@ -42,7 +42,7 @@ TEST(Schedule, TakesMicroBatchesInFlightByStage) {
 TEST(Schedule, ReadsBackAndRefusesWhatIsNone) {
   EXPECT_EQ(parse_schedule("5,3,1").in_flight, (std::vector{5, 3, 1}));
   EXPECT_EQ(parse_schedule("zb-h1"), Schedule::zb_h1);
-  for (const char* schedule : {"1f1b", "gpipe", "zb-h1", "zb-h2", "7", "5,3,1"})
+  for (const char* schedule : {"1f1b", "gpipe", "zb-h1", "zb-h2", "zb-v", "dualpipe-v", "7", "5,3,1"})
     EXPECT_EQ(to_text(parse_schedule(schedule)), schedule);
   for (const char* no : {"", "interleaved", "5,", ",5", "5,0", "5;3"})
     EXPECT_THROW(parse_schedule(no), Error) << no;
@@ -50,7 +50,9 @@ TEST(Schedule, ReadsBackAndRefusesWhatIsNone) {
 
 std::vector<PipelineSchedule> all_schedules() {
   std::vector<PipelineSchedule> all{PipelineSchedule({9, 5, 5, 2})};
-  for (const std::string& word : words_of(Schedule())) all.push_back(parse_schedule(word));
+  for (const std::string& word : words_of(Schedule()))
+    if (const PipelineSchedule schedule = parse_schedule(word); !is_folded(schedule.kind))
+      all.push_back(schedule);
   return all;
 }
 
@@ -94,6 +96,73 @@ TEST(Schedule, CountsWhatEveryChunkHasInFlight) {
       EXPECT_EQ(std::accumulate(counts.at_once.begin(), counts.at_once.end(), 0), most) << p.chunks << stage;
       for (int c = 0; c < p.chunks; ++c) EXPECT_LE(at(counts.at_once, c), at(counts.most, c));
     }
+}
+
+constexpr Schedule folded[] = {Schedule::zb_v, Schedule::dualpipe_v};
+
+TEST(Schedule, FoldedOnesRunTheWayBackBeside) {
+  const Pipeline v{Schedule::zb_v, 2, 2, 3}, dual{Schedule::dualpipe_v, 2, 2, 4};
+  EXPECT_EQ(text(v, 0),
+            "F0.0 F0.1 F0.2 F1.0 B1.0 W1.0 F1.1 B1.1 W1.1 B0.0 W0.0 F1.2 B1.2 W1.2 B0.1 W0.1 B0.2 W0.2");
+  EXPECT_EQ(text(v, 1),
+            "F0.0 F1.0 F0.1 F1.1 B1.0 W1.0 F0.2 B0.0 W0.0 F1.2 B1.1 W1.1 B0.1 W0.1 B1.2 W1.2 B0.2 W0.2");
+  EXPECT_EQ(text(dual, 0),
+            "F0.0 F0.1 F0.2 F1.0 B1.0 W1.0 F1.1 F0.3 B1.1 W1.1 F1.2 B0.0 W0.0 B1.2 W1.2 F1.3 B0.1 W0.1 B1.3 "
+            "W1.3 B0.2 W0.2 B0.3 W0.3");
+  EXPECT_EQ(text(dual, 1),
+            "F0.0 F1.0 F0.1 F1.1 F0.2 B1.0 W1.0 F1.2 B0.0 W0.0 F0.3 B1.1 W1.1 F1.3 B0.1 W0.1 B1.2 W1.2 B0.2 "
+            "W0.2 B1.3 B0.3 W1.3 W0.3");
+}
+
+TEST(Schedule, FoldedOnesPlacePartsInAV) {
+  const PartPlaces plain{3, false}, v{3, true};
+  for (int part = 0; part < 6; ++part) {
+    EXPECT_EQ(plain.stage(part), part % 3);
+    EXPECT_EQ(v.stage(part), part < 3 ? part : 5 - part);
+    for (const PartPlaces& places : {plain, v})
+      EXPECT_EQ(places.part(places.stage(part), places.chunk(part)), part);
+  }
+}
+
+// Both keep about as much as a stage of 1F1B does in whole stages: p of these are 2p halves.
+TEST(Schedule, FoldedOnesRunEveryMicroBatchInOrderInBoundedMemory) {
+  for (const Schedule kind : folded)
+    for (int stages = 2; stages <= 6; ++stages)
+      for (int micro_batches = 1; micro_batches <= 4 * stages + 3; ++micro_batches)
+        for (int stage = 0; stage < stages; ++stage) {
+          const Pipeline p{kind, stages, 2, micro_batches};
+          SCOPED_TRACE(fmt::format("{} stage {} of {}, {} micro-batches", to_text(kind), stage, stages,
+                                   micro_batches));
+          std::map<int, int> next;                  // by phase: the next micro-batch
+          std::map<std::pair<int, int>, int> done;  // by chunk and micro-batch: passes
+          int held = 0, most = 0;
+          for (const ir::PhaseRun& run : stage_order(p, stage)) {
+            EXPECT_EQ(run.micro_batch, next[run.phase]++);
+            EXPECT_EQ(run.phase / 2, (done[{run.phase % 2, run.micro_batch}]++));
+            most = std::max(most, held += run.phase / 2 == 0 ? 1 : run.phase / 2 == 2 ? -1 : 0);
+          }
+          for (int phase = 0; phase < 6; ++phase) EXPECT_EQ(next[phase], micro_batches);
+          EXPECT_LE(most, 2 * stages + (kind == Schedule::dualpipe_v ? 1 : 0));
+          if (micro_batches >= 2 * stages) {
+            EXPECT_EQ(most, 2 * stages + (kind == Schedule::dualpipe_v ? 1 : 0));
+          }
+        }
+}
+
+TEST(Schedule, CountsWhatFoldedOnesHaveInFlight) {
+  for (const Schedule kind : folded)
+    for (const int stages : {2, 3, 5})
+      for (const int micro_batches : {1, 4, 9, 30, 71})
+        for (int stage = 0; stage < stages; ++stage) {
+          const Pipeline p{kind, stages, 2, micro_batches};
+          const std::vector<ir::PhaseRun> order = stage_order(p, stage);
+          const ChunksInFlight counts = chunks_in_flight(p, stage);
+          for (int c = 0; c < 2; ++c) {
+            EXPECT_EQ(at(counts.most, c), in_flight(order, forward_phase(c), weight_phase(p, c)));
+            EXPECT_EQ(at(counts.first, c), in_flight(order, forward_phase(c), backward_phase(p, c)));
+            EXPECT_EQ(at(counts.second, c), in_flight(order, backward_phase(p, c), weight_phase(p, c)));
+          }
+        }
 }
 
 TEST(Schedule, GpipeRunsAllForwardFirst) {

@@ -91,7 +91,7 @@ std::vector<Dimension> make_dimensions() {
       {"parallel.virtual_stages", {"1", "2", "3"}},
       {"parallel.stage_layers", {"", "first", "last", "inside"}},
       {"parallel.micro_batch", {"1", "2", "3"}},
-      {"parallel.schedule", {"1f1b", "gpipe", "zb-h1", "zb-h2", "list"}},
+      {"parallel.schedule", {"1f1b", "gpipe", "zb-h1", "zb-h2", "zb-v", "dualpipe-v", "list"}},
       {"parallel.zero", {"0", "1", "2", "3"}},
       {"parallel.sequence_parallel", no_yes},
       {"parallel.recompute", {"none", "selective", "full", "ops"}},

@@ -118,7 +118,8 @@ TEST(Contradiction, NamesKeysThatDoNotGoTogether) {
   EXPECT_EQ(
       refusal([](Job& j) { j.parallel.schedule = planner::Schedule::zb_h1, j.parallel.virtual_stages = 2; },
               {"schedule", "virtual_stages"}),
-      "parallel: virtual_stages 2 contradicts schedule zb-h1: virtual_stages needs schedule 1f1b");
+      "parallel: virtual_stages 2 contradicts schedule zb-h1: virtual_stages needs schedule 1f1b, zb-v or "
+      "dualpipe-v");
   EXPECT_EQ(
       refusal([](Job& j) { j.parallel.sequence_parallel = true, j.parallel.tp = 8, j.model->seq = 500; },
               {"sequence_parallel", "tp"}),

@@ -57,6 +57,8 @@ TEST(LowerBound, IsBelowTheSimulationOfRandomPoints) {
       Job point = planner::resolve(points[p]);
       if (point.parallel.pp > 1 && point.parallel.virtual_stages == 1 && p % 3 > 0)
         point.parallel.schedule = p % 3 == 1 ? planner::Schedule::zb_h1 : planner::Schedule::zb_h2;
+      if (point.parallel.virtual_stages == 2 && p % 3 > 0)
+        point.parallel.schedule = p % 3 == 1 ? planner::Schedule::zb_v : planner::Schedule::dualpipe_v;
       Job others = point;
       others.train.recompute = ir::Recompute::none;
       const ModelCost again = measure(point, sim::act_seconds), none = measure(others, sim::act_seconds);

@@ -70,6 +70,24 @@ TEST(PipelineRuns, OfSplitBackwardPassesWaitLess) {
     }
 }
 
+// In a V, with passes of one length, only the first forward passes wait: p - 1 halves of a stage's.
+TEST(PipelineRuns, OfAVWaitForTheFirstForwardPassesAlone) {
+  for (const Schedule kind : {Schedule::zb_v, Schedule::dualpipe_v})
+    for (const int p : {2, 3, 4, 8})
+      for (const int m : {2 * p, 3 * p + 1, 20 * p})
+        EXPECT_EQ(runs_seconds({kind, p, 2, m}, equal(static_cast<size_t>(2 * p), {1, 1, 1})),
+                  6 * m + (p - 1))
+            << p << " " << m;
+}
+
+// The last stage hands the middle of the model to itself, which takes no transfer.
+TEST(PipelineRuns, OfAVTurnOnTheLastStage) {
+  std::vector<RunTimes> times = equal(4, {1, 1, 1, 0});
+  EXPECT_EQ(runs_seconds({Schedule::zb_v, 2, 2, 1}, times), 8 + 2);  // two of four W run beside others
+  times[0].send = times[2].send = 1;                                 // and back again
+  EXPECT_EQ(runs_seconds({Schedule::zb_v, 2, 2, 1}, times), 8 + 2 + 4);
+}
+
 // No order has stages wait for each other, whatever the number of micro-batches.
 TEST(PipelineRuns, EndForAnyNumberOfMicroBatches) {
   for (int p = 2; p <= 6; ++p)
@@ -80,6 +98,10 @@ TEST(PipelineRuns, EndForAnyNumberOfMicroBatches) {
         // Some group of m is no larger than 2 p - 1, and none waits longer than it runs.
         EXPECT_LE(seconds, 2 * (3 * v * m + 3 * v * (p - 1))) << fmt::format("p {} v {} m {}", p, v, m);
       }
+  for (const Schedule kind : {Schedule::zb_v, Schedule::dualpipe_v})
+    for (int p = 2; p <= 6; ++p)
+      for (int m = 1; m <= 4 * p + 1; ++m)
+        EXPECT_GE(runs_seconds({kind, p, 2, m}, equal(static_cast<size_t>(2 * p), {1, 1, 1})), 6 * m);
 }
 
 // Those behind the ones that are followed take as long as a group of those.

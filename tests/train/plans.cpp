@@ -102,6 +102,16 @@ const TransformerRow transformers[] = {
      }},
     {"zb_h2", "gpt", 0, 6,
      [](Job& j) { j.model->layers = 4, j.parallel.pp = 3, j.parallel.schedule = planner::Schedule::zb_h2; }},
+    {"zb_v", "gpt", 0.1, 3,
+     [](Job& j) {
+       j.model->layers = 4, j.parallel.pp = j.parallel.virtual_stages = 2,
+       j.parallel.schedule = planner::Schedule::zb_v;
+     }},
+    {"dualpipe_v_dp2_zero1", "llama", 0, 6,
+     [](Job& j) {
+       j.model->layers = 4, j.parallel.pp = j.parallel.virtual_stages = j.parallel.dp = 2, j.parallel.zero = 1,
+       j.parallel.schedule = planner::Schedule::dualpipe_v;
+     }},
     {"interleaved", "gpt", 0.1, 4,
      [](Job& j) { j.model->layers = 4, j.parallel.pp = j.parallel.virtual_stages = 2; }},
     {"interleaved_tp2", "llama", 0, 2,
