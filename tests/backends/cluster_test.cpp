@@ -63,7 +63,7 @@ TEST(Curve, InterpolatesInLogXAndClamps) {
 TEST(Presets, AllLoadAndAreWhole) {
   EXPECT_THAT(cluster_presets(),
               testing::IsSupersetOf({"dgx-1-v100-16g", "dgx-1-v100-32g", "dgx-a100-40g", "dgx-a100-80g",
-                                     "dgx-h100", "hgx-h200", "pcie-a100-80g"}));
+                                     "dgx-h100", "hgx-h200", "hgx-h800", "pcie-a100-80g"}));
   for (const std::string& name : cluster_presets()) {
     Cluster cluster = load_cluster(name, 16);
     EXPECT_EQ(cluster.name, name);

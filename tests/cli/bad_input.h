@@ -24,7 +24,7 @@ inline const std::string job_file =
 inline const std::string known_clusters =
     "known: a100-80g-400g, a100-80g-800g, alps-gh200, dgx-1-v100-16g, dgx-1-v100-32g, dgx-2-v100-32g, "
     "dgx-a100-40g, dgx-a100-80g, dgx-h100, gb200-nvl72, gb300-nvl72, h100-80g-800g, hgx-b200, hgx-b300, "
-    "hgx-h200, local, "
+    "hgx-h200, hgx-h800, local, "
     "p3-16xlarge, pcie-a100-80g; or give a path to a .yaml file";
 
 // The message names `path` as `shown_path`.
