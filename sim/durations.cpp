@@ -116,8 +116,41 @@ const std::vector<ActCosts::Fixed>& ActCosts::fixed(int program_index) {
     if (kernel) seconds += (times[a] - 1) * std::max(0.0, seconds - launch);
     known->second.push_back({seconds, kernel, times[a], run});
   }
+  if (cluster_.framework->exchanges_beside_passes) run_beside_passes(program_index, known->second);
   wait_for_host(program_index, known->second);
   return known->second;
+}
+
+void ActCosts::run_beside_passes(int program_index, std::vector<Fixed>& known) {
+  const double exchanges = cluster_.framework->exchange_multiprocessors,
+               all = cluster_.device->multiprocessors;
+  if (exchanges > 0 && exchanges >= all)
+    throw Error::input(
+        "framework.exchange_multiprocessors",
+        fmt::format("{} of {} multiprocessors of {} are for exchanges; kernels beside them need some",
+                    exchanges, all, cluster_.device->name));
+  const ir::Program& program = at(plan_.programs, program_index);
+  const int device = first_device(program_index);
+  std::map<int, Span> spans;  // by comm
+  std::vector<PassSeconds> passes(program.phases.size());
+  for (size_t a = 0; a < known.size(); ++a) {
+    const ir::Actor& actor = program.actors[a];
+    PassSeconds& pass = at(passes, actor.phase);
+    if (known[a].kernel) pass.kernels += known[a].seconds;
+    if (!known[a].run.beside_passes) continue;
+    const CommTime& time = collective(known[a].run, span(spans, actor.comm, device));
+    pass.exchanges += time.latency + (time.seconds() - time.latency) * known[a].times;
+  }
+  std::vector<BesidePass>& beside = beside_[program_index];
+  beside = beside_passes(program, passes, exchanges > 0 ? exchanges / all : 0);
+  for (size_t a = 0; a < known.size(); ++a)
+    if (known[a].kernel) known[a].seconds *= at(beside, program.actors[a].phase).slowdown;
+}
+
+// A device that runs the program: it stands for all.
+int ActCosts::first_device(int program_index) const {
+  const auto runs = [&](const ir::RankClass& cls) { return cls.program == program_index; };
+  return std::find_if(plan_.classes.begin(), plan_.classes.end(), runs)->devices.front();
 }
 
 void ActCosts::wait_for_host(int program_index, std::vector<Fixed>& known) {
@@ -148,9 +181,7 @@ void ActCosts::wait_for_host(int program_index, std::vector<Fixed>& known) {
 // collective that no act of its phase reads, such as a reduction of gradients, makes nothing wait.
 std::vector<double> ActCosts::advances(int program_index, const std::vector<Fixed>& known) {
   const ir::Program& program = at(plan_.programs, program_index);
-  int device = 0;  // the first that runs the program stands for all
-  for (auto cls = plan_.classes.rbegin(); cls != plan_.classes.rend(); ++cls)
-    if (cls->program == program_index) device = cls->devices.front();
+  const int device = first_device(program_index);
   std::map<int, Span> spans;                    // by comm
   std::map<std::pair<int, int>, double> queue;  // by phase, queue: the end of its last act
   std::vector<double> end(program.actors.size()), pass(program.phases.size()), by(program.actors.size());
@@ -223,17 +254,20 @@ PartSeconds ActCosts::ring_seconds(const ir::Program& program, const KernelRing&
   return {chunk + sum, (ranks - 1) * chunk};
 }
 
-// The exposed part of a collective: all of it, except for a ring's.
+// The exposed part of a collective: all of it, except for a ring's and for one beside another pass.
 CommTime ActCosts::shown(int program_index, size_t a, const Span& span, const std::vector<Fixed>& known) {
   const ir::Program& program = at(plan_.programs, program_index);
   CommTime time = collective(known[a].run, span);
   time.latency += known[a].run.more_latency;
-  const int of = rings(program_index).of_actor[a];
-  if (of < 0) return time;
-  const KernelRing& ring = at(rings(program_index).rings, of);
-  double all = 0;
-  for (size_t exchange : ring.exchanges) all += collective(known[exchange].run, span).seconds();
-  const double share = shown_share(all, ring_seconds(program, ring, known[ring.kernel].run).others);
+  double share = 1;
+  if (const int of = rings(program_index).of_actor[a]; of >= 0) {
+    const KernelRing& ring = at(rings(program_index).rings, of);
+    double all = 0;
+    for (size_t exchange : ring.exchanges) all += collective(known[exchange].run, span).seconds();
+    share = shown_share(all, ring_seconds(program, ring, known[ring.kernel].run).others);
+  } else if (known[a].run.beside_passes) {
+    share = at(at(beside_, program_index), program.actors[a].phase).shown;
+  }
   time.latency *= share;
   time.bytes_on_link *= share;
   return time;
@@ -248,9 +282,10 @@ const Span& ActCosts::span(std::map<int, Span>& spans, int comm, int device) con
 // If tensors go apart, each waits for its own latency, and its pieces are copied rank by rank.
 const CommTime& ActCosts::collective(const RunAct& run, const Span& span) {
   auto [time, made] = collectives_.try_emplace(
-      {static_cast<int>(run.collective), run.bytes, span, run.separate_tensors, run.times});
+      {static_cast<int>(run.collective), run.bytes, span, run.separate_tensors, run.times, run.by_node});
   if (!made) return time->second;
-  time->second = collective_time(cluster_, run.collective, run.bytes, span);
+  time->second = run.by_node ? exchange_time(cluster_, bytes_by_node(*run.by_node, run.bytes, span), span)
+                             : collective_time(cluster_, run.collective, run.bytes, span);
   time->second.latency *= run.times;
   time->second.bytes_on_link *= run.times;
   if (run.separate_tensors > 0)
@@ -279,6 +314,19 @@ std::vector<int> group_of(const ir::Comm& comm, int device) {
 bool is_communication(const ir::Actor& actor) {
   return actor.kind == ir::ActorKind::collective || actor.kind == ir::ActorKind::pull ||
          actor.kind == ir::ActorKind::copy;
+}
+
+MovedBytes moved_bytes(const ir::Plan& plan, const backends::Cluster& cluster, const ir::Program& program,
+                       const ir::Actor& actor, int device) {
+  const auto planned = static_cast<double>(actor.comm_bytes);
+  if (actor.kind != ir::ActorKind::collective) return {planned, planned};
+  if (actor.comm < 0) return {planned, 0};
+  const RunAct run = ran_by_framework(cluster, program, actor);
+  const std::vector<int> group = group_of(at(plan.comms, actor.comm), device);
+  const double size = run.times * static_cast<double>(run.bytes);
+  if (!run.by_node) return {size, sbp::sent_bytes(run.collective, size, static_cast<double>(group.size()))};
+  const ExchangedBytes sent = bytes_by_node(*run.by_node, size, span_of(cluster, group));
+  return {sent.between_nodes > 0 ? sent.between_nodes : sent.in_node, sent.between_nodes + sent.in_node};
 }
 
 std::vector<double> act_seconds(const ir::Plan& plan, const backends::Cluster& cluster, int cls) {

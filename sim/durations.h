@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "ir/plan.h"
 #include "sim/framework_effects.h"
 #include "sim/models/collective_time.h"
+#include "sim/paired_passes.h"
 #include "sim/rings.h"
 
 namespace boxcar::sim {
@@ -40,12 +42,14 @@ class ActCosts {
   const std::vector<Fixed>& fixed(int program);
   const KernelRings& rings(int program);
   std::vector<double> advances(int program, const std::vector<Fixed>& known);
+  void run_beside_passes(int program, std::vector<Fixed>& known);
   void wait_for_host(int program, std::vector<Fixed>& known);
   double fixed_seconds(const ir::Program& program, const ir::Actor& actor, const RunAct& run) const;
   double kernel_run_seconds(const ir::Program& program, const ir::Actor& actor, const RunAct& run,
                             const ir::Types& inputs, const ir::Types& outputs) const;
   PartSeconds ring_seconds(const ir::Program& program, const KernelRing& ring, const RunAct& run) const;
   const Span& span(std::map<int, Span>& spans, int comm, int device) const;
+  int first_device(int program) const;
   const CommTime& collective(const RunAct& run, const Span& span);
   CommTime shown(int program, size_t actor, const Span& span, const std::vector<Fixed>& known);
   CommTime pull(const ir::Program& program, const ir::Actor& actor, int device) const;
@@ -55,13 +59,22 @@ class ActCosts {
   const double straggler_factor_;            // time of the slowest device's products over the mean device's
   std::map<int, std::vector<Fixed>> fixed_;  // by program
   std::map<int, KernelRings> rings_;         // by program: those that the framework runs
-  std::map<std::tuple<int, int64_t, Span, int, double>, CommTime>
-      collectives_;  // by collective, bytes, span, tensors apart, times
+  std::map<int, std::vector<BesidePass>> beside_;  // by program, phase: if passes run beside each other
+  std::map<std::tuple<int, int64_t, Span, int, double, std::optional<ExpertChoice>>, CommTime>
+      collectives_;  // by collective, bytes, span, tensors apart, times, choice of a token sent by node
 };
 
 // The devices that act with `device` in a group of `comm`; {device} if it is in none.
 std::vector<int> group_of(const ir::Comm& comm, int device);
 
 bool is_communication(const ir::Actor& actor);
+
+// Bytes of a communication as the framework runs it.
+struct MovedBytes {
+  double size = 0;  // the larger of its input and output; of experts by node: over the NIC, or in one node
+  double sent = 0;  // by one device
+};
+MovedBytes moved_bytes(const ir::Plan& plan, const backends::Cluster& cluster, const ir::Program& program,
+                       const ir::Actor& actor, int device);
 
 }  // namespace boxcar::sim

@@ -11,12 +11,6 @@
 namespace boxcar::sim {
 namespace {
 
-const ir::Actor* producer_of(const ir::Program& program, const ir::Input& input) {
-  if (input.program >= 0) return nullptr;
-  const int producer = at(program.registers, input.reg).producer;
-  return producer < 0 ? nullptr : &at(program.actors, producer);
-}
-
 bool fuses_with(const backends::Framework& framework, const ir::Actor* producer) {
   if (!producer || producer->kind != ir::ActorKind::kernel || !ir::has_op(producer->op)) return false;
   switch (framework.float8_fuses) {

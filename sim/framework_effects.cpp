@@ -6,6 +6,7 @@
 #include "backends/machines/framework.h"
 #include "sbp/at.h"
 #include "sim/act_view.h"
+#include "sim/expert_exchanges.h"
 #include "sim/float8_operands.h"
 
 namespace boxcar::sim {
@@ -99,6 +100,25 @@ void gathers_of_float8(const Subject& s, RunAct& run) {
   if (gathers_in_float8(s.cluster, s.program, s.actor)) run.bytes /= 2;
 }
 
+// With a float32 scale for every 128 elements (DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.3).
+int64_t bytes_in_float8(int64_t half_bytes) { return half_bytes / 2 * (128 + 4) / 128; }
+
+void exchanges_of_experts(const Subject& s, RunAct& run) {
+  const backends::Framework& f = s.framework;
+  if (!f.experts_by_node && !f.float8_dispatch && !f.exchanges_beside_passes) return;
+  const std::optional<ExpertExchange> exchange = expert_exchange(s.program, s.actor);
+  if (!exchange) return;
+  if (f.experts_by_node) run.by_node = exchange->choice;
+  run.beside_passes = f.exchanges_beside_passes;
+  const auto in_float8 = [&](const ir::Actor& reader) {
+    return runs_in_float8(s.cluster, s.program, reader) &&
+           producer_of(s.program, reader.inputs[0]) == &s.actor;
+  };
+  if (f.float8_dispatch && exchange->to_experts &&
+      std::any_of(s.program.actors.begin(), s.program.actors.end(), in_float8))
+    run.bytes = bytes_in_float8(run.bytes);
+}
+
 void reduce_whole(const Subject& s, RunAct& run) {
   if (!s.framework.reduce_whole || !s.scatters() || s.phase() != ir::PhaseKind::reduce) return;
   run.collective = Collective::all_reduce;
@@ -157,6 +177,7 @@ constexpr Effect of_kernels[] = {
 };
 constexpr Effect of_collectives[] = {
     {"float8_fuses, float8_weights_stay", gathers_of_float8},
+    {"experts_by_node, float8_dispatch, exchanges_beside_passes", exchanges_of_experts},
     {"reduce_whole, reduce_in_float32", reduce_whole},
     {"apart_elements", apart_elements},
     {"piece_seconds", piece_seconds},

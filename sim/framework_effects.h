@@ -6,13 +6,16 @@
 //   reduce_whole    reduce_scatter in phase reduce    an all_reduce of the same gradients
 //   gather_copies   gathers of the tensors it names   + the time to copy the gathered tensor
 //
-// Effects on a whole pass are elsewhere: how far the host runs ahead (host_time.h), rings (ring_attention.h).
+// Effects on a whole pass are elsewhere: how far the host runs ahead (host_time.h), rings (ring_attention.h),
+// passes beside each other (paired_passes.h).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "backends/machines/cluster.h"
 #include "ir/plan.h"
+#include "sim/models/expert_exchange.h"
 
 namespace boxcar::sim {
 
@@ -33,6 +36,9 @@ struct RunAct {
   double piece_seconds = 0;  // of each such tensor, per rank
   double times = 1;          // how often it runs
   double more_latency = 0;   // s, of copies after it
+  // Exchanges of experts: sends a token to each node once; runs beside the passes of another micro-batch.
+  std::optional<ExpertChoice> by_node;
+  bool beside_passes = false;
 };
 
 // `actor`: a kernel or a collective of `program`.

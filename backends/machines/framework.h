@@ -72,7 +72,14 @@ struct Framework {
   bool reduce_in_float32 = false;   // these, whatever their type
   bool ring_attention = false;      // gathered keys and values go round in a ring (sim/ring_attention.h)
   bool products_in_chunks = false;  // beside tensor parallelism's collectives (sim/product_rings.h)
-  double outside_bytes = 0;         // of a device's memory outside tensors: context, libraries, NCCL
+  // Exchanges of experts: a token goes to a node once, and there to each GPU once
+  // (sim/models/expert_exchange.h); those to experts in 8 bits, with precision fp8; beside the passes of
+  // another micro-batch (sim/paired_passes.h), where their kernels occupy so many multiprocessors.
+  bool experts_by_node = false;
+  bool float8_dispatch = false;
+  bool exchanges_beside_passes = false;
+  int exchange_multiprocessors = 0;
+  double outside_bytes = 0;  // of a device's memory outside tensors: context, libraries, NCCL
   double fragmentation = 0;  // memory that is held but unused, as a share of memory that comes and goes
   std::optional<CachingAllocator> allocator;  // none: an arena whose layout is planned
   FusedSoftmax fused_softmax;
@@ -138,6 +145,10 @@ void visit(Visitor& v, Framework& f) {
   v.flag("reduce_in_float32", f.reduce_in_float32);
   v.flag("ring_attention", f.ring_attention);
   v.flag("products_in_chunks", f.products_in_chunks);
+  v.flag("experts_by_node", f.experts_by_node);
+  v.flag("float8_dispatch", f.float8_dispatch);
+  v.flag("exchanges_beside_passes", f.exchanges_beside_passes);
+  v.whole("exchange_multiprocessors", 0, 1000, f.exchange_multiprocessors);
   v.names("op_bytes", 0.1, 100, f.op_bytes);
   v.names("half_op_bytes", 0.01, 100, f.half_op_bytes);
   v.flag("pads_channels", f.pads_channels);

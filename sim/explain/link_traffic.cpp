@@ -87,7 +87,7 @@ std::vector<LinkTraffic> link_traffic(const ir::Plan& plan, const backends::Clus
       describe_link(cluster, link.reach, row);
       const int64_t acts = at(runs, actor.phase);
       row.acts += acts;
-      row.bytes += static_cast<double>(acts * actor.comm_bytes);
+      row.bytes += static_cast<double>(acts) * sim::moved_bytes(plan, cluster, program, actor, device).size;
       row.alone_seconds += static_cast<double>(acts) * costs[a].total();
       if (simulated)
         for (const sim::Act& act : simulated->last[a]) row.simulated_seconds += act.end - act.start;

@@ -19,7 +19,7 @@ struct LinkTraffic {
   std::string stage, link, what, over;  // over: "dp 16"; empty for copies and pulls
   double link_bandwidth = 0;            // bytes/s of a device, one way; 0: not known
   int64_t acts = 0;                     // of one device in a step
-  double bytes = 0;                     // the larger of an act's input and output, over all acts
+  double bytes = 0;                     // sim::MovedBytes::size over all acts
   double alone_seconds = 0;             // by the time models, if nothing else used the link
   double simulated_seconds = 0;         // of the acts as simulated, waits for a shared link included
 };

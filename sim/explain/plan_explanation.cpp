@@ -89,8 +89,8 @@ std::vector<Communication> merge_alike(const std::map<std::string, Communication
 }
 
 // Traffic of the first device of a program's first class.
-std::vector<Communication> traffic(const ir::Plan& plan, const ir::RankClass& cls,
-                                   const std::vector<sim::ActCost>& costs) {
+std::vector<Communication> traffic(const ir::Plan& plan, const backends::Cluster& cluster,
+                                   const ir::RankClass& cls, const std::vector<sim::ActCost>& costs) {
   std::map<std::string, Communication> rows;
   const ir::Program& program = at(plan.programs, cls.program);
   std::vector<int64_t> runs(program.phases.size());
@@ -104,7 +104,8 @@ std::vector<Communication> traffic(const ir::Plan& plan, const ir::RankClass& cl
     const int64_t acts = at(runs, actor.phase);
     row.acts += acts;
     row.seconds += static_cast<double>(acts) * costs[a].total();
-    row.bytes += static_cast<double>(acts * actor.comm_bytes);
+    row.bytes +=
+        static_cast<double>(acts) * sim::moved_bytes(plan, cluster, program, actor, cls.devices.front()).size;
     if (!row.why.empty()) continue;
     row.stage = program.name;
     row.why = why(program, actor);
@@ -123,7 +124,7 @@ std::vector<Communication> communications(const ir::Plan& plan, const backends::
   std::vector<char> seen(plan.programs.size(), 0);
   for (const ir::RankClass& cls : plan.classes) {
     if (std::exchange(at(seen, cls.program), 1)) continue;
-    for (Communication& row : traffic(plan, cls, act_costs.of(cls.program, cls.devices.front()))) {
+    for (Communication& row : traffic(plan, cluster, cls, act_costs.of(cls.program, cls.devices.front()))) {
       Communication& most = all[{row.name, row.why}];
       if (row.seconds > most.seconds) most = std::move(row);
     }

@@ -10,6 +10,7 @@
 #include "sbp/at.h"
 #include "sbp/boxing.h"
 #include "sbp/words.h"
+#include "sim/durations.h"
 
 namespace boxcar::explain {
 namespace {
@@ -30,15 +31,6 @@ int64_t peak_rss() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return usage.ru_maxrss * 1024;
-}
-
-double group_size(const ir::Plan& plan, const ir::Actor& actor, int device) {
-  if (actor.comm < 0) return 1;
-  for (const auto& group : at(plan.comms, actor.comm).groups) {
-    if (std::find(group.begin(), group.end(), device) != group.end())
-      return static_cast<double>(group.size());
-  }
-  return 1;
 }
 
 void add_stage_times(Report& r, const sim::Result& result) {
@@ -103,7 +95,7 @@ campaign::ErrorBar error_of(const std::map<std::string, std::string>& labels,
       cluster.device->name + of_type + (mixture ? std::string(campaign::with_experts) : ""), gpus);
 }
 
-std::map<std::string, double> comm_bytes(const ir::Plan& plan) {
+std::map<std::string, double> comm_bytes(const ir::Plan& plan, const backends::Cluster& cluster) {
   std::map<std::string, double> total;
   for (const ir::RankClass& cls : plan.classes) {
     const ir::Program& program = at(plan.programs, cls.program);
@@ -112,9 +104,7 @@ std::map<std::string, double> comm_bytes(const ir::Plan& plan) {
     for (const ir::Actor& actor : program.actors) {
       bool pull = actor.kind == ir::ActorKind::pull;
       if (!pull && actor.kind != ir::ActorKind::collective) continue;
-      double p = group_size(plan, actor, cls.devices.front());
-      const auto bytes = static_cast<double>(actor.comm_bytes);
-      double sent = pull ? bytes : sbp::sent_bytes(actor.collective, bytes, p);
+      const double sent = sim::moved_bytes(plan, cluster, program, actor, cls.devices.front()).sent;
       double acts = at(runs, actor.phase) * static_cast<double>(cls.devices.size());
       total[pull ? "pull" : sbp::to_text(actor.collective)] += sent * acts;
     }
@@ -144,7 +134,7 @@ Report memory_report(const ir::Plan& plan, const backends::Cluster& cluster,
   r.plan = ir::size_of(plan);
   r.programs = static_cast<int>(plan.programs.size());
   r.classes = static_cast<int>(plan.classes.size());
-  r.comm_bytes = comm_bytes(plan);
+  r.comm_bytes = comm_bytes(plan, cluster);
   for (const ir::Program& program : plan.programs) {
     explain::StageReport& stage = r.stages.emplace_back();
     stage.name = program.name;

@@ -84,7 +84,7 @@ campaign::ErrorBar error_of(const std::map<std::string, std::string>& labels,
                             const backends::Cluster& cluster, int gpus);
 
 // Bytes that one step moves between devices, by collective, as Table 2 of the paper counts them.
-std::map<std::string, double> comm_bytes(const ir::Plan& plan);
+std::map<std::string, double> comm_bytes(const ir::Plan& plan, const backends::Cluster& cluster);
 
 // Memory only, for a plan that does not fit.
 Report memory_report(const ir::Plan& plan, const backends::Cluster& cluster,

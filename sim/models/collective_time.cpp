@@ -69,16 +69,21 @@ void keep_exchange(const CollectiveModel& model, const CollectiveModel::Line (&l
   }
 }
 
-CommTime in_node(const Cluster& cluster, Collective collective, double bytes, int ranks) {
+CommTime exchange_in_node(const Cluster& cluster, double sent, int ranks) {
   const CollectiveModel& model = cluster.collective;
   CommTime best;
   best.link_bandwidth = node_bandwidth(cluster.node, ranks);
+  double kept = 1 - model.exchange_loss / ranks;
+  keep_exchange(model, model.exchange, sent / (ranks - 1), ranks - 1, sent, kept, "exchange", &best);
+  return best;
+}
+
+CommTime in_node(const Cluster& cluster, Collective collective, double bytes, int ranks) {
   double bus = bus_bytes(collective, bytes, ranks);
-  if (collective == Collective::all_to_all) {
-    double kept = 1 - model.exchange_loss / ranks;
-    keep_exchange(model, model.exchange, bytes / ranks, ranks - 1, bus, kept, "exchange", &best);
-    return best;
-  }
+  if (collective == Collective::all_to_all) return exchange_in_node(cluster, bus, ranks);
+  const CollectiveModel& model = cluster.collective;
+  CommTime best;
+  best.link_bandwidth = node_bandwidth(cluster.node, ranks);
   double kept =
       1 - (collective == Collective::all_reduce ? model.all_reduce_loss : model.gather_loss) / ranks;
   double steps = times_around(collective) * (ranks - 1);
@@ -96,15 +101,18 @@ double net_latency(const Cluster& cluster, const Span& span) {
   return cluster.node.nic_latency + (span.leaves > 1 ? 2 * cluster.fabric.hop_latency : 0);
 }
 
-CommTime exchange_between(const Cluster& cluster, double bytes, const Span& span) {
+CommTime exchange_between(const Cluster& cluster, const ExchangedBytes& sent, const Span& span) {
   const CollectiveModel& model = cluster.collective;
   CommTime time;
   time.between_nodes = true;
   time.algorithm = "exchange";
   time.link_bandwidth = nic_bandwidth(cluster.node, span.ranks_per_node);
-  double away = static_cast<double>(span.ranks - span.ranks_per_node) / span.ranks;
   time.latency = model.net_exchange.base + net_latency(cluster, span);
-  time.bytes_on_link = bytes * away / (model.net_exchange.share * model.nic_share);
+  time.bytes_on_link = sent.between_nodes / (model.net_exchange.share * model.nic_share);
+  if (sent.in_node <= 0) return time;
+  const CommTime inside = exchange_in_node(cluster, sent.in_node, span.ranks_per_node);
+  time.bytes_on_link =
+      std::max(time.bytes_on_link, inside.bytes_on_link / inside.link_bandwidth * time.link_bandwidth);
   return time;
 }
 
@@ -194,8 +202,17 @@ CommTime collective_time(const Cluster& cluster, Collective collective, int64_t 
   if (span.ranks <= 1 || bytes <= 0 || collective == Collective::none) return {};
   double size = static_cast<double>(bytes);
   if (span.nodes == 1) return in_node(cluster, collective, size, span.ranks);
-  if (collective == Collective::all_to_all) return exchange_between(cluster, size, span);
+  if (collective == Collective::all_to_all) {  // its bytes inside nodes are few, and not modelled
+    double away = static_cast<double>(span.ranks - span.ranks_per_node) / span.ranks;
+    return exchange_between(cluster, {size * away, 0}, span);
+  }
   return between_nodes(cluster, collective, size, span);
+}
+
+CommTime exchange_time(const Cluster& cluster, const ExchangedBytes& sent, const Span& span) {
+  if (span.ranks <= 1 || sent.between_nodes + sent.in_node <= 0) return {};
+  return span.nodes == 1 ? exchange_in_node(cluster, sent.in_node, span.ranks)
+                         : exchange_between(cluster, sent, span);
 }
 
 double device_bandwidth(const Node& node) {

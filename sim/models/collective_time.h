@@ -54,6 +54,12 @@ struct CommTime {
 // have.
 CommTime collective_time(const backends::Cluster& cluster, sbp::Collective collective, int64_t bytes,
                          const Span& span);
+// What one rank sends in an exchange: over NICs to other nodes, and to other GPUs of a node.
+struct ExchangedBytes {
+  double between_nodes = 0, in_node = 0;
+};
+// An exchange in which both go at once: NICs wait for links inside nodes if these take longer.
+CommTime exchange_time(const backends::Cluster& cluster, const ExchangedBytes& sent, const Span& span);
 // Seconds of the same if `devices` devices of each node do as much at once, each in its own group or several
 // in one: traffic between nodes shares their NICs.
 double seconds_beside(const backends::Cluster& cluster, const CommTime& alone, int devices);

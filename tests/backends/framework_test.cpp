@@ -99,7 +99,8 @@ TEST(Frameworks, AreReadFromText) {
       "fused_softmax: {multiple: 4, longest: 2048, forward: 9, backward: 7, kernels: 5}\n"
       "pass_launches: 7\nsums_in_products: true\nsums_half_in_products: true\nfloat8_fuses: "
       "norms\nfloat8_weights_stay: "
-      "false\nop_launches: {top_k: 9}\nop_waits: {softmax: 6}\n"
+      "false\nexperts_by_node: true\nfloat8_dispatch: true\nexchanges_beside_passes: "
+      "true\nexchange_multiprocessors: 20\nop_launches: {top_k: 9}\nop_waits: {softmax: 6}\n"
       "retained_bytes: {dropout: 1.5, cross_entropy_grad: 0}\noutside_bytes: 1e9\nfragmentation: 0.1\n",
       "mine.yaml");
   EXPECT_EQ(framework.all_reduces.at("ln2.grad"), 2);
@@ -116,6 +117,10 @@ TEST(Frameworks, AreReadFromText) {
   EXPECT_TRUE(framework.sums_half_in_products);
   EXPECT_EQ(framework.float8_fuses, Float8Fuses::norms);
   EXPECT_FALSE(framework.float8_weights_stay);
+  EXPECT_TRUE(framework.experts_by_node);
+  EXPECT_TRUE(framework.float8_dispatch);
+  EXPECT_TRUE(framework.exchanges_beside_passes);
+  EXPECT_EQ(framework.exchange_multiprocessors, 20);
   EXPECT_EQ(framework.op_launches.at("top_k"), 9);
   EXPECT_EQ(framework.op_waits.at("softmax"), 6);
   EXPECT_EQ(framework.outside_bytes, 1e9);

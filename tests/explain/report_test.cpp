@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "backends/machines/cluster.h"
+
 namespace boxcar::explain {
 namespace {
 
@@ -24,7 +26,7 @@ TEST(Report, CommBytesCountEveryRankAndAct) {
   program.actors = {reduce, pull};
   plan.programs = {program};
   plan.classes = {{0, {0, 1}}};
-  std::map<std::string, double> bytes = comm_bytes(plan);
+  std::map<std::string, double> bytes = comm_bytes(plan, backends::load_cluster("dgx-a100-80g", 2));
   EXPECT_EQ(bytes["all_reduce"], 2 * 1000);
   EXPECT_EQ(bytes["pull"], 2 * 3 * 10);
 }
