@@ -13,10 +13,10 @@ namespace {
 
 TEST(Frameworks, AreThose) {
   EXPECT_THAT(framework_names(),
-              testing::ElementsAre("boxcar", "composer", "deepspeed", "fsdp", "internevo", "jax", "megatron",
-                                   "megatron-fused-loss", "megatron-nondeterministic", "mxnet", "nemo",
-                                   "nemo-24", "ngc", "oneflow", "oneflow-ops", "pytorch", "pytorch-compiled",
-                                   "scaling", "scaling-rms", "tensorflow", "torchtitan"));
+              testing::ElementsAre("boxcar", "composer", "deepspeed", "fsdp", "hai-llm", "internevo", "jax",
+                                   "megatron", "megatron-fused-loss", "megatron-nondeterministic", "mxnet",
+                                   "nemo", "nemo-24", "ngc", "oneflow", "oneflow-ops", "pytorch",
+                                   "pytorch-compiled", "scaling", "scaling-rms", "tensorflow", "torchtitan"));
   for (const std::string& name : framework_names()) EXPECT_EQ(load_framework(name).name, name);
 }
 
@@ -161,7 +161,7 @@ TEST(Frameworks, RefuseWhatTheyDoNotKnow) {
       said("name: s\nlike: megatrom\n"),
       "s.yaml:2:7: like: no framework of boxcar's is named \"megatrom\" (did you mean megatron?); known "
       "are boxcar, "
-      "composer, deepspeed, fsdp, internevo, jax, megatron, megatron-fused-loss, "
+      "composer, deepspeed, fsdp, hai-llm, internevo, jax, megatron, megatron-fused-loss, "
       "megatron-nondeterministic, mxnet, nemo, nemo-24, ngc, oneflow, "
       "oneflow-ops, "
       "pytorch, "

@@ -328,7 +328,7 @@ const JobCase job_cases[] = {
      "",
      2,
      "--stack: no framework is named \"megaton\" (did you mean megatron?); known are boxcar, composer, "
-     "deepspeed, fsdp, internevo, jax, "
+     "deepspeed, fsdp, hai-llm, internevo, jax, "
      "megatron, "
      "megatron-fused-loss, megatron-nondeterministic, mxnet, nemo, nemo-24, ngc, oneflow, oneflow-ops, "
      "pytorch, pytorch-compiled, scaling, scaling-rms, tensorflow, torchtitan"},
