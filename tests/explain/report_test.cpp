@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/machines/cluster.h"
+#include "backends/machines/framework.h"
 
 namespace boxcar::explain {
 namespace {
@@ -20,15 +21,19 @@ TEST(Report, CommBytesCountEveryRankAndAct) {
   reduce.comm = 0;
   reduce.comm_bytes = 1000;
   reduce.phase = 1;
+  reduce.layer = 0, reduce.moves = "ln2";
   ir::Actor pull;
   pull.kind = ir::ActorKind::pull;
   pull.comm_bytes = 10;
   program.actors = {reduce, pull};
   plan.programs = {program};
   plan.classes = {{0, {0, 1}}};
-  std::map<std::string, double> bytes = comm_bytes(plan, backends::load_cluster("dgx-a100-80g", 2));
+  backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
+  std::map<std::string, double> bytes = comm_bytes(plan, cluster);
   EXPECT_EQ(bytes["all_reduce"], 2 * 1000);
   EXPECT_EQ(bytes["pull"], 2 * 3 * 10);
+  cluster.framework->all_reduces["ln2"] = 3;
+  EXPECT_EQ(comm_bytes(plan, cluster)["all_reduce"], 3 * bytes["all_reduce"]);
 }
 
 }  // namespace
