@@ -470,6 +470,7 @@ Request request_of(const GivenKeys& given, bool searched = false) {
     hints.retained_bytes = request.job.cluster.framework->retained_bytes;
     hints.gathered_stay = request.job.cluster.framework->gathered_stay;
     hints.keeps_float8 = backends::keeps_float8(request.job.cluster);
+    hints.keeps_float8_of_experts = backends::keeps_float8_of_experts(request.job.cluster);
   });
   if (request.job.model.transformer()) request.job.model->flash = request.job.train.flash;
   return request;

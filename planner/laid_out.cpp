@@ -44,6 +44,7 @@ Hints layout_hints(Hints hints) {
   hints.retained_bytes = defaults.retained_bytes;
   hints.gathered_stay = defaults.gathered_stay;
   hints.keeps_float8 = defaults.keeps_float8;
+  hints.keeps_float8_of_experts = defaults.keeps_float8_of_experts;
   hints.fused_optimizer = defaults.fused_optimizer;
   return hints;
 }

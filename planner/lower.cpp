@@ -122,6 +122,7 @@ ir::Plan lower(const LoweringInput& input) {
   for (size_t p = 0; p < programs.size(); ++p) {
     programs[p].builder.finish();
     if (input.hints.keeps_float8) keep_operands_in_float8(programs[p].builder.program);
+    if (input.hints.keeps_float8_of_experts) keep_results_of_experts_in_float8(programs[p].builder.program);
     plan.programs.push_back(std::move(programs[p].builder.program));
     ir::RankClass cls{static_cast<int>(p), classes[p % classes.size()]};
     for (int& member : cls.devices) member = input.mesh.device(member, static_cast<int>(p / classes.size()));

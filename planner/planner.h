@@ -45,7 +45,8 @@ struct Hints {
   // By op: bytes that a framework keeps for the backward pass, as a multiple of the op's output.
   std::map<std::string, double> retained_bytes;
   bool gathered_stay = false;    // activations that a forward pass gathers stay for the backward pass
-  bool keeps_float8 = false;     // operands of products are kept in 8 bits (keep_operands_in_float8)
+  // Operands of products, and results of experts' products, are kept in 8 bits (planner/retained.h).
+  bool keeps_float8 = false, keeps_float8_of_experts = false;
   bool fused_optimizer = false;  // one act updates all states of a device that have the same rule
   bool gather_logits = false;    // the loss reads the whole vocabulary on each rank of tp
   bool gather_keys = false;      // fused attention reads all keys and values on each rank of cp

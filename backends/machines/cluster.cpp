@@ -134,6 +134,10 @@ bool keeps_float8(const Cluster& cluster) {
   return cluster.device->float8 && cluster.framework->float8_operands_stay;
 }
 
+bool keeps_float8_of_experts(const Cluster& cluster) {
+  return cluster.device->float8 && cluster.framework->float8_expert_results_stay;
+}
+
 double library_workspaces(const Cluster& cluster) {
   const std::optional<CachingAllocator>& allocator = cluster.framework->allocator;
   if (!allocator) return 0;

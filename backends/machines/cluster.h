@@ -67,8 +67,10 @@ std::vector<std::string> cluster_presets();  // names, sorted
 void put_framework(Cluster& cluster, const Framework& framework);
 // Bytes of a device's memory outside tensors: the node's and the framework's.
 double outside_bytes(const Cluster& cluster);
-// Whether operands of products are kept in 8 bits: the framework does, and the device runs such products.
+// Whether operands of products, or results of experts' products, are kept in 8 bits: the framework does so,
+// and the device runs such products.
 bool keeps_float8(const Cluster& cluster);
+bool keeps_float8_of_experts(const Cluster& cluster);
 // Bytes of all library workspaces from the framework's allocator; 0 if it has none.
 double library_workspaces(const Cluster& cluster);
 

@@ -66,6 +66,7 @@ struct Framework {
   bool float8_weights_stay = true;  // a weight's copy in 8 bits, for all micro-batches of a step
   // Operands that gradients of weights read are kept in 8 bits; those that other ops read too in both types.
   bool float8_operands_stay = false;
+  bool float8_expert_results_stay = false;  // of experts' products, until their gradients are made
   // By op: factor on the bytes that boxcar's own kernel moves; and a further one if operands have 16 bits.
   std::map<std::string, double> op_bytes, half_op_bytes;
   bool reduce_whole = false;        // gradients of sharded states are all-reduced
@@ -134,6 +135,7 @@ void visit(Visitor& v, Framework& f) {
   v.word("float8_fuses", f.float8_fuses);
   v.flag("float8_weights_stay", f.float8_weights_stay);
   v.flag("float8_operands_stay", f.float8_operands_stay);
+  v.flag("float8_expert_results_stay", f.float8_expert_results_stay);
   v.flag("gather_by_broadcast", f.gather_by_broadcast);
   v.number("piece_seconds", 0, 1, f.piece_seconds);
   v.whole("apart_elements", int64_t{0}, int64_t{1} << 40, f.apart_elements);

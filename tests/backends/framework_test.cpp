@@ -214,8 +214,11 @@ TEST(Frameworks, ProductsIn8BitsKeepLess) {
   EXPECT_FALSE(keeps_float8(cluster));
   use_float8(cluster.device, float8_recipe("delayed"));
   EXPECT_TRUE(keeps_float8(cluster));
+  EXPECT_FALSE(keeps_float8_of_experts(cluster));
   put_framework(cluster, load_framework("torchtitan"));
   EXPECT_FALSE(keeps_float8(cluster));
+  put_framework(cluster, load_framework("hai-llm"));
+  EXPECT_TRUE(keeps_float8_of_experts(cluster));
 }
 
 }  // namespace

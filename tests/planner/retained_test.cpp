@@ -78,9 +78,49 @@ program p
   EXPECT_EQ(register_of(program, "dy").bytes, 2048);     // of the backward pass
 }
 
+// The second part of a split backward pass reads gradients of results in 8 bits.
+TEST(Retained, SplitBackwardPassesKeepOperandsOf8Bits) {
+  Job job = small_job(1, 1, 2);
+  llama(job);
+  job.model->hidden = job.model->seq = 64;
+  job.train.precision = ir::Precision::bf16, job.parallel.schedule = Schedule::zb_h1;
+  const ir::Plan whole = compile(resolve(job));
+  job.parallel.keeps_float8 = true;
+  const ir::Plan plan = compile(resolve(job));
+  verify(plan);
+  // The gradient of fc1's weight reads that of its result; nothing later reads the norm's.
+  for (const auto& [name, share] :
+       {std::pair{"h0.mlp.swiglu", 0.5}, {"h0.mlp.fc1.grad", 0.5}, {"h0.ln2.grad", 1.0}}) {
+    const ir::Register &before = register_of(whole.programs[0], name),
+                       &reg = register_of(plan.programs[0], name);
+    EXPECT_EQ(static_cast<double>(reg.bytes), share * static_cast<double>(before.bytes)) << name;
+  }
+}
+
+// SwiGLU is recomputed from what it read, and the gradient reads that too.
+TEST(Retained, ResultsOfExpertsAreKeptIn8Bits) {
+  Job job = small_job(1, 1, 1);
+  llama(job);
+  job.model->hidden = job.model->seq = 64, job.model->experts = 4, job.model->top_k = 2;
+  job.train.precision = ir::Precision::bf16;
+  const ir::Plan whole = compile(resolve(job));
+  job.parallel.keeps_float8_of_experts = true;
+  const ir::Plan plan = compile(resolve(job));
+  verify(plan);
+  int halved = 0;
+  for (size_t r = 0; r < plan.programs[0].registers.size(); ++r) {
+    const ir::Register &before = whole.programs[0].registers[r], &reg = plan.programs[0].registers[r];
+    const double share =
+        reg.name.ends_with(".mlp.fc1") ? 0.5 : 1.0;  // fc2's is read by the forward pass alone
+    EXPECT_EQ(static_cast<double>(reg.bytes), share * static_cast<double>(before.bytes)) << reg.name;
+    halved += reg.over ? 1 : 0;
+  }
+  EXPECT_EQ(halved, job.model->layers);
+}
+
 TEST(Retained, ARunHereKeepsAllThatItReads) {
   Hints hints;
-  hints.retained_bytes["gelu"] = 2, hints.keeps_float8 = true;
+  hints.retained_bytes["gelu"] = 2, hints.keeps_float8 = hints.keeps_float8_of_experts = true;
   keep_as_here(hints);
   EXPECT_EQ(hints, Hints());
 }

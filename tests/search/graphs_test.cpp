@@ -80,11 +80,15 @@ TEST(Graphs, ShareLayoutsOfJobsThatLoweringAloneTellsApart) {
   job.parallel.dp = 4, job.parallel.tp = 2, job.global_batch = 16;
   const auto change = [](auto member, auto value) { return [=](Job& j) { j.parallel.*member = value; }; };
   using planner::Hints;
-  const std::function<void(Job&)> by_lowering[] = {
-      change(&Hints::grad_bucket_mb, 1),    change(&Hints::overlap_grad, false),
-      change(&Hints::overlap_param, false), change(&Hints::scatter_gather, true),
-      change(&Hints::gathered_stay, true),  change(&Hints::fused_optimizer, true),
-      change(&Hints::keeps_float8, true),   [](Job& j) { j.parallel.retained_bytes["gelu"] = 2; }};
+  const std::function<void(Job&)> by_lowering[] = {change(&Hints::grad_bucket_mb, 1),
+                                                   change(&Hints::overlap_grad, false),
+                                                   change(&Hints::overlap_param, false),
+                                                   change(&Hints::scatter_gather, true),
+                                                   change(&Hints::gathered_stay, true),
+                                                   change(&Hints::fused_optimizer, true),
+                                                   change(&Hints::keeps_float8, true),
+                                                   change(&Hints::keeps_float8_of_experts, true),
+                                                   [](Job& j) { j.parallel.retained_bytes["gelu"] = 2; }};
   const std::function<void(Job&)> by_layouts[] = {change(&Hints::zero, 1),
                                                   change(&Hints::zero, 3),
                                                   change(&Hints::sequence_parallel, true),
