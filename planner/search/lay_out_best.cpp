@@ -157,7 +157,7 @@ class LayOut {
       Candidate other = anew(*c);
       other.job.parallel.mesh_order = tensor_outermost;
       other.estimated_seconds = 0;  // of another order
-      if (fixed_.keeps_rules(other.job) && stages.insert(c->job.parallel.pp).second)
+      if (fixed_.keeps_own_rules(other.job) && stages.insert(c->job.parallel.pp).second)
         some.push_back(std::move(other));
     }
     return some;

@@ -199,8 +199,12 @@ const std::vector<Move>& moves() {
 }
 
 std::vector<planner::Job> proposals(const Move& move, const Around& around) {
+  // Layouts that are found may split states where degrees alone may not.
+  const bool by_degrees = move.group == MoveGroup::change;
   std::vector<planner::Job> jobs = move.jobs(around);
-  std::erase_if(jobs, [&](const planner::Job& job) { return !around.fixed.keeps_rules(job); });
+  std::erase_if(jobs, [&](const planner::Job& job) {
+    return by_degrees ? !keeps_rules(job, around.fixed) : !around.fixed.keeps_own_rules(job);
+  });
   return jobs;
 }
 
@@ -246,9 +250,7 @@ std::vector<Job> with_split_backward(const Job& job, const Fixed& fixed) {
     Job folded = with(with_schedule(job, planner::Schedule::zb_v), "virtual_stages", 2);
     folded.parallel.stage_layers.clear();
     folded.train.recompute_layers.clear();
-    const std::vector<Rule> rules = rules_of(folded, fixed);
-    if (std::ranges::all_of(rules, [&](const Rule& rule) { return rule.holds(folded); }))
-      jobs.push_back(std::move(folded));
+    if (keeps_rules(folded, fixed)) jobs.push_back(std::move(folded));
   }
   if (job.train.micro_batches > 2) jobs.push_back(with_schedule(job, planner::Schedule::zb_h2));
   return jobs;

@@ -45,7 +45,7 @@ struct Move {
 };
 
 const std::vector<Move>& moves();
-// The jobs of a move that keep the given rules.
+// The jobs of a move that keep the rules: those of the dimensions too, unless layouts are found for them.
 std::vector<planner::Job> proposals(const Move& move, const Around& around);
 // Throws Error (bad input) if no move has the name.
 const Move& move_named(std::string_view name);

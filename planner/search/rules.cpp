@@ -283,4 +283,8 @@ std::vector<Rule> rules_of(const Job& job, const Fixed& fixed) {
   return all;
 }
 
+bool keeps_rules(const Job& job, const Fixed& fixed) {
+  return std::ranges::all_of(rules_of(job, fixed), [&](const Rule& rule) { return rule.holds(job); });
+}
+
 }  // namespace boxcar::search

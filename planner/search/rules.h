@@ -34,7 +34,7 @@ struct Fixed {
   std::vector<std::pair<std::string, size_t>> layouts = {};
   std::vector<Rule> rules = {};  // besides those of the dimensions
 
-  bool keeps_rules(const planner::Job& job) const {
+  bool keeps_own_rules(const planner::Job& job) const {
     return std::all_of(rules.begin(), rules.end(), [&](const Rule& rule) { return rule.holds(job); });
   }
   bool is_pinned(const std::string& key) const { return pinned.count(key) > 0; }
@@ -49,6 +49,8 @@ struct Fixed {
 // Rules of all dimensions, of pinned layouts, and those of `fixed`; more specific ones come first. REQUIRES:
 // `job` has a complete model, gpus and a global batch.
 std::vector<Rule> rules_of(const planner::Job& job, const Fixed& fixed);
+// Whether all of them hold.
+bool keeps_rules(const planner::Job& job, const Fixed& fixed);
 
 // Rules for rows of the dimensions (dimensions.h).
 std::vector<Rule> tensor_rules(const planner::Job& job, const Fixed& fixed);

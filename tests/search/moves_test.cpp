@@ -64,6 +64,16 @@ TEST(Moves, ProposeWhatKeepsTheRules) {
             std::set<int>{0});
 }
 
+// The rules of all dimensions, not only those that a caller adds.
+TEST(Moves, ProposeNoLevelOfZeroBesideServers) {
+  Job job = short_steps();
+  job.parallel.dp = job.gpus;
+  const Move& move = move_named("shard-states");
+  EXPECT_EQ(proposals(move, {job, {}, {}}).size(), 3);
+  job.parallel.servers = 2;
+  EXPECT_TRUE(proposals(move, {job, {}, {}}).empty());
+}
+
 TEST(Moves, AreCountedWithWhatTheyGain) {
   const Outcome found = search(short_steps(), {}, oracle());
   EXPECT_EQ(plans(found), found.compiled);
