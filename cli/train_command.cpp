@@ -227,21 +227,31 @@ void tell_kernels(const ir::Plan& plan, const backends::Backend& backend, bool r
   if (require_fast && !slow.empty()) throw Error::cannot_run(where, "not all kernels are fast: " + slow);
 }
 
-// A saved plan, or the one that the job compiles to.
+// A saved plan, or the one that the job compiles to. `simulated`: the job with a simulated framework's
+// memory, which a saved plan may have. It is then planned anew with that of `job`.
 training::TrainingJob prepare(const TrainArguments& arguments, std::optional<PlanToTrain>& saved,
-                              const planner::ResolvedJob& job, const training::TrainRun& run) {
+                              const planner::ResolvedJob& job, const planner::Job& simulated,
+                              const training::TrainRun& run) {
   const double here = static_cast<double>(backends::started_processes_here()) / backends::started_processes();
   const double share = backend_row(run.backend).gpus ? 0 : here;
   if (!saved) return training::prepare_training(job, run, share);
-  planner::Job changed = job;  // with the learning rate of its acts, whatever the run's
-  changed.train.learning_rate = job_of(saved->plan, arguments.plan).job->train.learning_rate;
-  const planner::ResolvedJob planned = planner::resolve(std::move(changed));
-  planner::Choose choose;
-  if (const auto layouts = search::layouts_of(saved->plan.labels))
-    choose = search::chooser(planned, *layouts, nullptr);
-  const planner::LaidOut laid = planner::lay_out(planned, choose);
+  const double learning_rate = job_of(saved->plan, arguments.plan).job->train.learning_rate;
+  const auto lay_out = [&](planner::Job changed) {
+    changed.train.learning_rate = learning_rate;  // that of its acts, whatever the run's
+    planner::ResolvedJob planned = planner::resolve(std::move(changed));
+    planner::Choose choose;
+    if (const auto layouts = search::layouts_of(saved->plan.labels))
+      choose = search::chooser(planned, *layouts, nullptr);
+    return std::pair(planner::lay_out(planned, choose), planned);
+  };
+  const auto [laid, planned] = lay_out(simulated);
   expect_plan_of(laid, planned, saved->plan, arguments.plan);
-  return training::prepare_training(job, std::move(saved->plan), laid, run, share);
+  if (simulated.parallel == job->parallel)
+    return training::prepare_training(job, std::move(saved->plan), laid, run, share);
+  const planner::LaidOut here_laid = lay_out(job).first;
+  ir::Plan plan = planner::compile(here_laid);
+  plan.name = saved->plan.name, plan.facts = saved->plan.facts, plan.labels = saved->plan.labels;
+  return training::prepare_training(job, std::move(plan), here_laid, run, share);
 }
 
 void train(const TrainArguments& arguments, Extent extent, Shared& shared) {
@@ -282,7 +292,7 @@ void train(const TrainArguments& arguments, Extent extent, Shared& shared) {
     throw Error::input(arguments.probe ? "--probe" : "--trace",
                        "shows a step act by act; leave it out, or train with --cuda-graph false");
   if (extent == Extent::reading) return;
-  const training::TrainingJob prepared = prepare(arguments, saved, job, options);
+  const training::TrainingJob prepared = prepare(arguments, saved, job, resolved.job, options);
   shared.backend =
       backend_row(options.backend).make(options, prepared.plan.devices, std::move(shared.transport));
   backends::Backend* const backend = shared.backend.get();

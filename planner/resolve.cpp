@@ -255,7 +255,8 @@ void check_schedule(const Job& job) {
                       to_text(h.schedule)));
   require(h.virtual_stages == 1 || h.schedule == Schedule::one_f_one_b || is_folded(h.schedule.kind),
           "parallel.schedule",
-          fmt::format("{} does not interleave virtual stages (use 1f1b)", to_text(h.schedule)));
+          fmt::format("{} does not interleave virtual stages (use 1f1b; zb-v and dualpipe-v take 2)",
+                      to_text(h.schedule)));
   require(
       h.defer_head_grad == 0 || !splits_backward(pipeline_of(h, 1).kind), "parallel.defer_head_grad",
       fmt::format("{} has gradients of all weights wait (use 0, or another schedule)", to_text(h.schedule)));

@@ -20,21 +20,30 @@ namespace boxcar::planner {
 namespace {
 
 // Runs of a folded schedule, in order, `times` times. F0 is a forward pass of chunk 0, B1 the first part of a
-// backward pass of chunk 1, each of the next micro-batch; W is the second part that has waited longest.
+// backward pass of chunk 1, each of the next micro-batch. W is the second part that has waited longest, W0
+// that of chunk 0.
 struct Steps {
   int times;
   std::string_view runs;
 };
 
-// For `n` micro-batches, of which there are at least 2p.
+// Runs of micro-batches from the n-th on are left out, if n is too small for the steps.
 std::vector<Steps> zb_v(int p, int s, int n) {
-  return {
-      {2 * (p - s) - 1, "F0"},     {s, "F1 F0"}, {p - s, "F1 B1 W"}, {n - 2 * p + s + 1, "F0 B0 W F1 B1 W"},
-      {p - s - 1, "B0 W F1 B1 W"}, {s, "B0 B1"}, {p - s, "B0 W"},    {2 * s, "W"}};
+  n = std::max(n, 2 * p - 1);
+  return {{2 * (p - s) - 1, "F0"},  // until chunk 1 has an input
+          {s, "F1 F0"},
+          {p - s, "F1 B1 W"},  // until chunk 0 has a gradient
+          {n - 2 * p + s + 1, "F0 B0 W F1 B1 W"},
+          {p - s - 1, "B0 W F1 B1 W"},  // no micro-batch is left
+          {s, "B0 B1"},
+          {p - s, "B0 W0"},
+          {s, "W1"},
+          {s, "W0"}};
 }
 
 // From the middle of the last backward passes on, second parts wait for the end.
 std::vector<Steps> dualpipe_v(int p, int s, int n) {
+  n = std::max(n, 2 * p);
   const int half = (s + 1) / 2, odd = (s + 1) % 2;
   return {{2 * (p - s - 1), "F0"},
           {s + 1, "F0 F1"},
@@ -197,16 +206,14 @@ int weights_behind(const Pipeline& p, int stage, int k, int all) {
   return find_row(rows, p.kind).behind(stage);
 }
 
-// With fewer micro-batches than 2p, runs of those that do not exist are left out.
 std::vector<ir::PhaseRun> folded_order(const Pipeline& p, int stage) {
-  const int counted = std::max(p.micro_batches, 2 * p.stages);
   std::vector<ir::PhaseRun> order;
   std::array<int, 2> forward{}, backward{};
   std::deque<ir::PhaseRun> waiting;
   const auto add = [&](int phase, int micro_batch) {
     if (micro_batch < p.micro_batches) order.push_back({phase, micro_batch});
   };
-  const auto run = [&](char kind, int chunk) {
+  const auto run = [&](char kind, int chunk) {  // chunk -1: any
     if (kind == 'F') {
       add(forward_phase(chunk), at(forward, chunk)++);
     } else if (kind == 'B') {
@@ -214,16 +221,18 @@ std::vector<ir::PhaseRun> folded_order(const Pipeline& p, int stage) {
       add(backward_phase(p, chunk), micro_batch);
       waiting.push_back({weight_phase(p, chunk), micro_batch});
     } else {
-      add(waiting.front().phase, waiting.front().micro_batch);
-      waiting.pop_front();
+      const auto next = std::ranges::find_if(
+          waiting, [&](const ir::PhaseRun& run) { return chunk < 0 || run.phase == weight_phase(p, chunk); });
+      add(next->phase, next->micro_batch);
+      waiting.erase(next);
     }
   };
-  for (const Steps& steps : find_row(rows, p.kind).folded(p.stages, stage, counted))
+  for (const Steps& steps : find_row(rows, p.kind).folded(p.stages, stage, p.micro_batches))
     for (int time = 0; time < steps.times; ++time)
       for (size_t i = 0; i < steps.runs.size(); ++i) {
-        const char kind = steps.runs[i];
-        if (kind == 'W') run(kind, 0);
-        if (kind == 'F' || kind == 'B') run(kind, steps.runs[++i] - '0');
+        const char kind = steps.runs[i], next = i + 1 < steps.runs.size() ? steps.runs[i + 1] : ' ';
+        if (kind == 'F' || kind == 'B' || kind == 'W')
+          run(kind, next == '0' || next == '1' ? next - '0' : -1);
       }
   return order;
 }

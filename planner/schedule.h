@@ -28,8 +28,8 @@
 //   stage 1:  F0.0 F0.1 F0.2 F1.0 B1.0 F1.1 B1.1 F1.2 B1.2 F0.3 B0.0 F0.4 B0.1 F1.3 B0.2 ...
 //
 // Folded schedules split the backward pass and fold the model into a V: stage s holds parts s and 2p - 1 - s.
-// So the loss is on the first stage, whose gradient begins to flow back at once. zb-v (Qi et al. 2024,
-// arXiv:2405.15362) keeps at most 2p halves of a stage between F and W. dualpipe-v (github.com/deepseek-ai/
+// So the loss is on the first stage, whose gradient begins to flow back at once. zb-v (Qi et al. 2023,
+// section 6) keeps at most 2p halves of a stage between F and W. dualpipe-v (github.com/deepseek-ai/
 // DualPipe) places the forward pass of one micro-batch beside the backward pass of another. DualPipe over 2p
 // devices (DeepSeek-AI 2024, arXiv:2412.19437) is dualpipe-v over p with twice the data parallelism: devices
 // s and 2p - 1 - s hold the same two parts, and the micro-batches that enter at either end are two ranks' of
@@ -37,7 +37,7 @@
 //
 //   zb-v, 2 stages, 3 micro-batches
 //   stage 0:  F0.0 F0.1 F0.2 F1.0 B1.0 W1.0 F1.1 B1.1 W1.1 B0.0 W0.0 F1.2 B1.2 W1.2 B0.1 W0.1 B0.2 W0.2
-//   stage 1:  F0.0 F1.0 F0.1 F1.1 B1.0 W1.0 F0.2 B0.0 W0.0 F1.2 B1.1 W1.1 B0.1 W0.1 B1.2 W1.2 B0.2 W0.2
+//   stage 1:  F0.0 F1.0 F0.1 F1.1 B1.0 W1.0 F0.2 B0.0 W0.0 F1.2 B1.1 W1.1 B0.1 B1.2 B0.2 W0.1 W1.2 W0.2
 #pragma once
 
 #include <compare>

@@ -122,13 +122,6 @@ const std::vector<ActCosts::Fixed>& ActCosts::fixed(int program_index) {
 }
 
 void ActCosts::run_beside_passes(int program_index, std::vector<Fixed>& known) {
-  const double exchanges = cluster_.framework->exchange_multiprocessors,
-               all = cluster_.device->multiprocessors;
-  if (exchanges > 0 && exchanges >= all)
-    throw Error::input(
-        "framework.exchange_multiprocessors",
-        fmt::format("{} of {} multiprocessors of {} are for exchanges; kernels beside them need some",
-                    exchanges, all, cluster_.device->name));
   const ir::Program& program = at(plan_.programs, program_index);
   const int device = first_device(program_index);
   std::map<int, Span> spans;  // by comm
@@ -141,8 +134,16 @@ void ActCosts::run_beside_passes(int program_index, std::vector<Fixed>& known) {
     const CommTime& time = collective(known[a].run, span(spans, actor.comm, device));
     pass.exchanges += time.latency + (time.seconds() - time.latency) * known[a].times;
   }
+  const double exchanges = cluster_.framework->exchange_multiprocessors,
+               all = cluster_.device->multiprocessors;
+  const bool any = std::ranges::any_of(passes, [](const PassSeconds& pass) { return pass.exchanges > 0; });
+  if (any && exchanges > 0 && exchanges >= all)
+    throw Error::input(
+        "framework.exchange_multiprocessors",
+        fmt::format("{} of {} multiprocessors of {} are for exchanges; kernels beside them need some",
+                    exchanges, all, cluster_.device->name));
   std::vector<BesidePass>& beside = beside_[program_index];
-  beside = beside_passes(program, passes, exchanges > 0 ? exchanges / all : 0);
+  beside = beside_passes(program, passes, any && exchanges > 0 ? exchanges / all : 0);
   for (size_t a = 0; a < known.size(); ++a)
     if (known[a].kernel) known[a].seconds *= at(beside, program.actors[a].phase).slowdown;
 }

@@ -95,7 +95,7 @@ std::vector<Row> with_megatron_core(std::vector<Row> rows) {
   const std::vector<Row> shared{
       {{"parallel.schedule"},
        {},
-       "gpipe, zb-h1, zb-h2, and numbers in flight",
+       "all but 1f1b",
        [](Writer& w) {
          if (w.from.pipelined() && w.from.parallel().schedule != planner::Schedule::one_f_one_b)
            w.cannot("pipelines run 1F1B there, which is written");

@@ -165,6 +165,8 @@ void write_pipeline(Writer& w) {
   if (!name)
     w.cannot("parallel.schedule",
              "1F1B, GPipe, interleaved ones and those in a V are like ours; 1F1B is written");
+  if (h.schedule == planner::Schedule::dualpipe_v && w.from.micro_batches() < 2 * h.pp)
+    w.cannot("parallel.schedule", "DualPipeV takes a micro-batch for each of 2 x pp stages at least");
   const planner::Groups groups(planner::pipeline_of(h, static_cast<int>(w.from.micro_batches())));
   if (h.schedule == planner::Schedule::one_f_one_b && w.from.micro_batches() % groups.count != 0)
     w.cannot("parallel.virtual_stages", "interleaved stages take micro-batches in groups of one size");

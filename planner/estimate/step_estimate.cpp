@@ -415,7 +415,9 @@ Estimate estimate(const Job& job, const KindCosts& costs, const InFlight& in_fli
     const double bytes = stage_bytes(job, cost, stage, at(parts, s));
     if (bytes > result.bytes) result.bytes = bytes, result.fullest_stage = s;
   }
-  if (h.virtual_stages == 1) result.split_saves = 2 * (h.pp - 1) * forward;
+  // Of its idle time zb-v keeps half a stage's forward pass for each stage before the last.
+  if (h.virtual_stages <= 2 && !planner::splits_backward(h.schedule.kind))
+    result.split_saves = (h.virtual_stages == 1 ? 2.5 : 1) * (h.pp - 1) * forward;
   if (is_irregular(job)) {
     result.seconds = step_end(job, mesh, cost, stages, passes_ends(job, mesh, costs, parts, stages)) +
                      tied_seconds(job, mesh, cost);

@@ -117,15 +117,15 @@ class DegreeChanges {
     }
   }
 
-  // Tries backward passes in two parts in pipelines without virtual stages. Their costs are measured only for
-  // these, because twice as many small plans would take too long. First come the fastest simulated ones, then
-  // those that could be fastest, of which the fastest by estimate are tried.
+  // Tries backward passes in two parts in pipelines with up to two virtual stages. Their costs are measured
+  // only for these, because twice as many small plans would take too long. First come the fastest simulated
+  // ones, then those that could be fastest, of which the fastest by estimate are tried.
   void split_backward() {
     const Move* const move = move_of(options_, "split-backward");
     if (!move || attempts_.asked_to_stop() || attempts_.best().empty() || fixed_.is_pinned("schedule"))
       return;
     const auto is_whole = [](const Candidate& c) {
-      return c.job.parallel.pp > 1 && c.job.parallel.virtual_stages == 1;
+      return c.job.parallel.pp > 1 && c.job.parallel.virtual_stages <= 2;
     };
     const auto hoped = [&](const Candidate& c) {
       return value_of(options_.goal, c.job, (c.seconds > 0 ? c.seconds : c.estimated_seconds) - c.split_saves,
@@ -147,6 +147,7 @@ class DegreeChanges {
       splits.emplace_back();
       for (planner::Job& job : with_split_backward(whole.job, fixed_))
         if (auto made = split(whole, std::move(job), move)) splits.back().push_back(std::move(*made));
+      if (splits.back().empty()) splits.pop_back();
     }
     const auto least_within = [&](const std::vector<Candidate>& of, double bytes) {
       double value = infinity;

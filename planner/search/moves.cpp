@@ -144,7 +144,8 @@ std::vector<Move> make_moves() {
        "for each kind of plan that was not tried, its best by estimate; a kind is tensor parallelism or not, "
        "stages or not, virtual stages or not, level of ZeRO",
        "8 plans"},
-      {"split-backward", own, "a pipeline without virtual stages, schedule open, objective time or cost",
+      {"split-backward", own,
+       "a pipeline with up to two virtual stages, schedule open, objective time or cost",
        "zb-h1, zb-v and zb-h2 for the fastest pipelines", "3 pipelines, 6 of short steps"},
       {"shard-states", change, "dp x context_parallel above 1", "the other levels of ZeRO", "3 plans a start",
        may_shard, shard_states},
@@ -245,14 +246,15 @@ void add(MoveUses& all, const MoveUses& more) {
 }
 
 std::vector<Job> with_split_backward(const Job& job, const Fixed& fixed) {
-  Jobs jobs{with_schedule(job, planner::Schedule::zb_h1)};
-  if (fixed.is_free("virtual_stages", 2) && !fixed.is_pinned("stage_layers")) {
+  const bool plain = job.parallel.virtual_stages == 1;
+  Jobs jobs;
+  if (plain) jobs.push_back(with_schedule(job, planner::Schedule::zb_h1));
+  if (!plain || (fixed.is_free("virtual_stages", 2) && !fixed.is_pinned("stage_layers"))) {
     Job folded = with(with_schedule(job, planner::Schedule::zb_v), "virtual_stages", 2);
-    folded.parallel.stage_layers.clear();
-    folded.train.recompute_layers.clear();
+    if (plain) folded.parallel.stage_layers.clear(), folded.train.recompute_layers.clear();
     if (keeps_rules(folded, fixed)) jobs.push_back(std::move(folded));
   }
-  if (job.train.micro_batches > 2) jobs.push_back(with_schedule(job, planner::Schedule::zb_h2));
+  if (plain && job.train.micro_batches > 2) jobs.push_back(with_schedule(job, planner::Schedule::zb_h2));
   return jobs;
 }
 

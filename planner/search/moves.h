@@ -66,9 +66,10 @@ MoveUses no_uses();
 MoveUse& use_of(MoveUses& uses, const Move* move);  // null: points
 void add(MoveUses& all, const MoveUses& more);
 
-// A plain pipeline with its backward passes in two parts, in the order of the memory that they take: zb-h1;
-// zb-v, whose two stages on each device are cut anew, and leave stage_layers empty, if the search may do so;
-// zb-h2. With up to two micro-batches zb-h2 is zb-h1.
+// A pipeline with its backward passes in two parts, in the order of the memory that they take: zb-h1; zb-v,
+// whose two stages on each device are cut anew, and leave stage_layers empty, if the search may do so; zb-h2.
+// With up to two micro-batches zb-h2 is zb-h1. A pipeline with two virtual stages may be zb-v alone, as it is
+// cut.
 std::vector<planner::Job> with_split_backward(const planner::Job& job, const Fixed& fixed);
 
 }  // namespace boxcar::search

@@ -51,10 +51,11 @@ double expected_places(const ExpertChoice& choice, int64_t places) {
 
 ExchangedBytes bytes_by_node(const ExpertChoice& choice, double bytes, const Span& span) {
   const double copy = bytes / static_cast<double>(choice.top_k);  // of all tokens; of a part, times parts
-  const auto to_others = [&](int64_t places, int of) {
-    return copy * expected_places(choice, places * choice.parts) * (of - 1) / of;
+  const auto to_others = [&](int64_t places, int others, int of) {
+    return copy * expected_places(choice, places * choice.parts) * others / of;
   };
-  return {to_others(span.nodes, span.nodes), to_others(span.ranks, span.ranks_per_node)};
+  return {to_others(span.nodes, span.ranks - span.ranks_per_node, span.ranks),
+          to_others(span.ranks, span.ranks_per_node - 1, span.ranks_per_node)};
 }
 
 }  // namespace boxcar::sim

@@ -30,7 +30,8 @@ struct ExpertChoice {
 // hold consecutive experts, equally many as far as that is possible. REQUIRES places <= experts.
 double expected_places(const ExpertChoice& choice, int64_t places);
 
-// What a rank sends of its tokens' slots, which have `bytes`, in such an exchange over a group.
+// What a rank sends of its tokens' slots, which have `bytes`, in such an exchange over a group. If nodes have
+// unequally many ranks, as many copies stay on a node as on the fullest one, as in other exchanges.
 ExchangedBytes bytes_by_node(const ExpertChoice& choice, double bytes, const Span& span);
 
 }  // namespace boxcar::sim

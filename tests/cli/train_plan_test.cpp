@@ -162,6 +162,17 @@ TEST_F(TrainPlan, MayHaveOtherSlots) {
   EXPECT_EQ(losses(train_plan()), before);
 }
 
+// Megatron keeps masks of dropout beside results, and writes the loss's gradient over its operand.
+TEST_F(TrainPlan, OfASimulatedFrameworkHasTheMemoryOfARunHere) {
+  save({"--precision=fp32", "--pp=2", "--micro-batch=4"});
+  const auto own = losses(train_plan());
+  save({"--precision=fp32", "--pp=2", "--micro-batch=4", "--stack=megatron"});
+  EXPECT_NE(tests::contents(plan()).find(" over "), std::string::npos);
+  EXPECT_EQ(losses(train_plan()), own);
+  replace("arena ", "arena 1");
+  EXPECT_NE(train_plan().exit_code, 0);
+}
+
 TEST_F(TrainPlan, RefusesKeysThatSayOtherwise) {
   save({"--precision=fp32", "--tp=2", "--recompute=full"});
   const std::string is = plan() + " is a plan for ", mend = " (leave it out, or plan anew)";

@@ -105,7 +105,7 @@ TEST(Schedule, FoldedOnesRunTheWayBackBeside) {
   EXPECT_EQ(text(v, 0),
             "F0.0 F0.1 F0.2 F1.0 B1.0 W1.0 F1.1 B1.1 W1.1 B0.0 W0.0 F1.2 B1.2 W1.2 B0.1 W0.1 B0.2 W0.2");
   EXPECT_EQ(text(v, 1),
-            "F0.0 F1.0 F0.1 F1.1 B1.0 W1.0 F0.2 B0.0 W0.0 F1.2 B1.1 W1.1 B0.1 W0.1 B1.2 W1.2 B0.2 W0.2");
+            "F0.0 F1.0 F0.1 F1.1 B1.0 W1.0 F0.2 B0.0 W0.0 F1.2 B1.1 W1.1 B0.1 B1.2 B0.2 W0.1 W1.2 W0.2");
   EXPECT_EQ(text(dual, 0),
             "F0.0 F0.1 F0.2 F1.0 B1.0 W1.0 F1.1 F0.3 B1.1 W1.1 F1.2 B0.0 W0.0 B1.2 W1.2 F1.3 B0.1 W0.1 B1.3 "
             "W1.3 B0.2 W0.2 B0.3 W0.3");
