@@ -107,6 +107,7 @@ class TypeChecker {
               to_text(reg.type), reg.type.bytes());
       return;
     }
+    if (size_of(reg.type.dtype) == 2 && 2 * slot_bytes(reg) >= reg.type.bytes()) return;  // kept in 8 bits
     int64_t most = 0;
     for (const Input& in : producer.inputs) {
       if (in.program < 0) most = std::max(most, at(program.registers, in.reg).type.bytes());

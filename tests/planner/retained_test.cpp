@@ -118,6 +118,21 @@ TEST(Retained, ResultsOfExpertsAreKeptIn8Bits) {
   EXPECT_EQ(halved, job.model->layers);
 }
 
+// Tokens that came over an exchange are kept in 8 bits, though they lie over no operand.
+TEST(Retained, ExchangedTokensOf8BitsAreAPlan) {
+  Job job = small_job(2, 1, 1);
+  llama(job);
+  job.model->hidden = job.model->seq = 64, job.model->experts = 4, job.model->top_k = 2;
+  job.parallel.ep = 2, job.train.precision = ir::Precision::bf16;
+  const ir::Plan whole = compile(resolve(job));
+  job.parallel.keeps_float8 = true;
+  const ir::Plan plan = compile(resolve(job));
+  verify(plan);
+  const ir::Register& tokens = register_of(plan.programs[0], "h0.mlp.slots.all_to_all");
+  EXPECT_TRUE(tokens.over);
+  EXPECT_EQ(2 * tokens.bytes, register_of(whole.programs[0], "h0.mlp.slots.all_to_all").bytes);
+}
+
 TEST(Retained, ARunHereKeepsAllThatItReads) {
   Hints hints;
   hints.retained_bytes["gelu"] = 2, hints.keeps_float8 = hints.keeps_float8_of_experts = true;

@@ -162,6 +162,10 @@ TEST(Schedule, CountsWhatFoldedOnesHaveInFlight) {
             EXPECT_EQ(at(counts.first, c), in_flight(order, forward_phase(c), backward_phase(p, c)));
             EXPECT_EQ(at(counts.second, c), in_flight(order, backward_phase(p, c), weight_phase(p, c)));
           }
+          int now = 0, most = 0;
+          for (const ir::PhaseRun& run : order)
+            most = std::max(most, now += run.phase / 2 == 0 ? 1 : run.phase / 2 == 2 ? -1 : 0);
+          EXPECT_EQ(std::accumulate(counts.at_once.begin(), counts.at_once.end(), 0), most);
         }
 }
 
