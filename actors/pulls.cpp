@@ -35,7 +35,8 @@ Pulls::Pulls(RunState& state) : state_(state) {
       if (!state.backend.is_local(d) && !state.backend.is_local(source)) continue;
       Pull pull{source, actor.inputs[0].reg, {}, 0};
       const ir::Register& from = at(layout.program(source).registers, pull.reg);
-      if (!is_control(from)) pull.moves = moves_of(from.type, layout.attrs(d, actor));
+      const ir::TensorType read{actor.inputs[0].view.value_or(from.type.shape), from.type.dtype};
+      if (!is_control(from)) pull.moves = moves_of(read, layout.attrs(d, actor));
       for (const Move& move : pull.moves) pull.bytes += move.rows * move.bytes;
       int64_t room = 0;
       for (const int out : actor.outputs) {

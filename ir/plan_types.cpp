@@ -264,16 +264,18 @@ class TypeChecker {
             to_text(source.type), to_text(out[0]));
     each_rank(p, x, [&](const Attrs& attrs, int device) {
       TensorType block = source.type;
-      if (!attrs.empty()) block.shape = block_of(where, source, attrs, device);
+      if (!attrs.empty())
+        block.shape = block_of(where, source, in.view.value_or(source.type.shape), attrs, device);
       require(block.elements() == out[0].elements(), where, "pulls {} of %{} on device {}, into {}",
               to_text(block), source.name, device, to_text(out[0]));
     });
   }
 
-  static Shape block_of(const PlanPlace& where, const Register& source, const Attrs& attrs, int device) {
+  // `shape`: in which the source is read.
+  static Shape block_of(const PlanPlace& where, const Register& source, const Shape& shape,
+                        const Attrs& attrs, int device) {
     const auto *starts = attr<std::vector<int64_t>>(attrs, "starts"),
                *ends = attr<std::vector<int64_t>>(attrs, "ends");
-    const Shape& shape = source.type.shape;
     bool inside = starts && ends && starts->size() == shape.size() && ends->size() == shape.size();
     Shape block;
     for (size_t a = 0; inside && a < shape.size(); ++a) {

@@ -75,7 +75,11 @@ Held ExchangeEmitter::pulled(const Task& task, const Boxed& boxed, int offset, i
   actor.layer = stage_.layer_of(boxed.t);
   actor.moves = ir::name_in_layer(stage_.in.graph, boxed.t);
   actor.comm_bytes = type.bytes();
-  actor.inputs.push_back({-1, 1, -1, stage_.in.comms.replicas(offset), {}});
+  ir::Input input{-1, 1, -1, stage_.in.comms.replicas(offset), {}};
+  const Held& source = registers_.held(boxed.source);  // on another host the same
+  const bool reshaped = at(out_.builder.program.registers, source.reg).type.shape != source.shape;
+  if (!actor.attrs.empty() && reshaped) input.view = source.shape;
+  actor.inputs.push_back(std::move(input));
   const int reg = registers_.make_on_host(boxed.t, type, suffix);
   actor.outputs = {reg};
   out_.links.push_back(

@@ -230,6 +230,7 @@ void PlanRunner::pull(int device, int a) {
   const ir::Input& input = actor.inputs[0];
   const int from = at(at(plan_.peers, input.peers).source, device);
   HostTensor value = readable(from, input.reg, at(at(devices_, device).acts, a))->value;
+  if (input.view) value.type.shape = *input.view;
   if (actor.attrs.contains("starts")) {
     std::vector<sbp::Range> ranges;
     const auto &starts = ir::attr_ints(actor.attrs, "starts"), &ends = ir::attr_ints(actor.attrs, "ends");

@@ -150,6 +150,9 @@ constexpr Found found[] = {
      "model.family=diffusion_unet model.layers=5 parallel.pp=2 parallel.stage_layers=last "
      "parallel.virtual_stages=2 train.global_batch=x2"},
     {"training", "model.family=unet model.layers=1 parallel.micro_batch=3 train.optimizer=sgd"},
+    {"training",
+     "model.family=unet model.layers=1 parallel.dp=4 parallel.micro_batch=3 parallel.servers=4 "
+     "parallel.servers_update=false train.optimizer=momentum"},
     {"program",
      "model.attention_window=1 model.family=llama model.kv_lora_rank=4 model.qk_nope_head_dim=3 "
      "model.qk_rope_head_dim=2 model.v_head_dim=5 parallel.attention=flash"},
