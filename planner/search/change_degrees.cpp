@@ -137,13 +137,14 @@ class DegreeChanges {
     if (some.empty()) return;
     std::stable_sort(some.begin() + (some.front().seconds > 0 ? 1 : 0), some.end(),
                      [&](const Candidate& a, const Candidate& b) { return hoped(a) < hoped(b); });
-    std::set<std::pair<Degrees, int>> done;
-    std::vector<std::vector<Candidate>> splits;  // by degrees and micro-batch
+    std::set<std::tuple<Degrees, int, int>> done;
+    std::vector<std::vector<Candidate>> splits;  // by degrees, micro-batch and virtual stages
     for (const Candidate& whole : some) {
       if (splits.size() == pipelines_estimated || attempts_.asked_to_stop() ||
           (!done.empty() && hoped(whole) >= attempts_.value(attempts_.best().front())))
         break;
-      if (!done.emplace(degrees_of(whole.job), whole.job.parallel.micro_batch).second) continue;
+      const planner::Hints& h = whole.job.parallel;
+      if (!done.emplace(degrees_of(whole.job), h.micro_batch, h.virtual_stages).second) continue;
       splits.emplace_back();
       for (planner::Job& job : with_split_backward(whole.job, fixed_))
         if (auto made = split(whole, std::move(job), move)) splits.back().push_back(std::move(*made));
@@ -169,7 +170,11 @@ class DegreeChanges {
     std::stable_sort(splits.begin() + 1, splits.end(),
                      [&](const auto& x, const auto& y) { return least(x) < least(y); });
     const size_t most = is_short(splits.front().front().job) ? 2 * pipelines_split : pipelines_split;
-    if (splits.size() > most) splits.resize(most);
+    // Pipelines of two virtual stages, which have one schedule, leave the others their places.
+    size_t plain = 0, folded = 0;
+    std::erase_if(splits, [&](const std::vector<Candidate>& of) {
+      return ++(of.front().job.parallel.virtual_stages == 2 ? folded : plain) > most;
+    });
     for (std::vector<Candidate>& both : splits) try_splits(std::move(both));
   }
 
