@@ -44,7 +44,7 @@ struct Hints {
   int defer_head_grad = 0;  // micro-batches whose gradient of the head's weight waits for the last of them
   // By op: bytes that a framework keeps for the backward pass, as a multiple of the op's output.
   std::map<std::string, double> retained_bytes;
-  bool gathered_stay = false;    // activations that a forward pass gathers stay for the backward pass
+  bool gathered_stay = false;  // activations that a forward pass gathers stay for the backward pass
   // Operands of products, and results of experts' products, are kept in 8 bits (planner/retained.h).
   bool keeps_float8 = false, keeps_float8_of_experts = false;
   bool fused_optimizer = false;  // one act updates all states of a device that have the same rule
