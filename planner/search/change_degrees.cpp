@@ -138,6 +138,7 @@ class DegreeChanges {
     std::stable_sort(some.begin() + (some.front().seconds > 0 ? 1 : 0), some.end(),
                      [&](const Candidate& a, const Candidate& b) { return hoped(a) < hoped(b); });
     std::set<std::tuple<Degrees, int, int>> done;
+    std::set<JobKey> jobs;
     std::vector<std::vector<Candidate>> splits;  // by degrees, micro-batch and virtual stages
     for (const Candidate& whole : some) {
       if (splits.size() == pipelines_estimated || attempts_.asked_to_stop() ||
@@ -146,26 +147,20 @@ class DegreeChanges {
       const planner::Hints& h = whole.job.parallel;
       if (!done.emplace(degrees_of(whole.job), h.micro_batch, h.virtual_stages).second) continue;
       splits.emplace_back();
-      for (planner::Job& job : with_split_backward(whole.job, fixed_))
-        if (auto made = split(whole, std::move(job), move)) splits.back().push_back(std::move(*made));
+      for (planner::Job& job : with_split_backward(whole.job, fixed_)) {
+        auto made = split(whole, std::move(job), move);
+        if (made && !is_hopeless(*made) && jobs.insert(key_of(made->job)).second)
+          splits.back().push_back(std::move(*made));
+      }
       if (splits.back().empty()) splits.pop_back();
     }
-    const auto least_within = [&](const std::vector<Candidate>& of, double bytes) {
+    const auto least = [&](const std::vector<Candidate>& of) {
       double value = infinity;
       for (const Candidate& c : of)
-        if (c.estimated_bytes <= bytes)
-          value = std::min(value, value_of(options_.goal, c.job, c.estimated_seconds, 0));
+        if (c.estimated_bytes <= static_cast<double>(attempts_.limit()))
+          value = std::min(value, estimated(options_.goal, c));
       return value;
     };
-    const auto least = [&](const std::vector<Candidate>& of) {
-      return least_within(of, static_cast<double>(attempts_.limit()));
-    };
-    // Estimates of long steps are near enough to leave out pipelines that are slower.
-    const Candidate& best = attempts_.best().front();
-    if (!is_short(best.job) && best.seconds > 0)
-      std::erase_if(splits, [&](const std::vector<Candidate>& of) {
-        return least_within(of, infinity) > (1 + time_error) * attempts_.value(best);
-      });
     if (splits.empty()) return;
     std::stable_sort(splits.begin() + 1, splits.end(),
                      [&](const auto& x, const auto& y) { return least(x) < least(y); });
@@ -176,6 +171,13 @@ class DegreeChanges {
       return ++(of.front().job.parallel.virtual_stages == 2 ? folded : plain) > most;
     });
     for (std::vector<Candidate>& both : splits) try_splits(std::move(both));
+  }
+
+  // Whether its estimate is too slow to be the best. Estimates of long steps are near enough to tell.
+  bool is_hopeless(const Candidate& candidate) const {
+    const Candidate& best = attempts_.best().front();
+    return !is_short(best.job) && best.seconds > 0 &&
+           estimated(options_.goal, candidate) > (1 + time_error) * attempts_.value(best);
   }
 
   // Nothing if the layers cannot be cut for it.

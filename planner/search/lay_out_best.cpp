@@ -116,15 +116,17 @@ class LayOut {
   // On meshes of several dimensions, the large tensors of a layer may cross slow links with the degrees'
   // layouts. Found layouts send the least there: samples or states are split over nodes, with any layouts
   // inside nodes. For each number of stages, takes the best by estimate, with the tensor dimension inside
-  // nodes and over them, if it could win by its kernels. Of meshes of one dimension it takes only the best of
-  // replicas.
+  // nodes and over them, if it could win by its kernels; if the best step is long, also by its estimate. Of
+  // meshes of one dimension it takes only the best of replicas.
   std::vector<Candidate> of_other_meshes() const {
     std::vector<Candidate> some;
     if (attempts_.best().empty()) return some;
     const double most_kernels = bound_by_kernels * attempts_.value(attempts_.best().front());
+    const bool long_best = !is_short(attempts_.best().front().job);
     std::set<int> done[3];  // numbers of stages: inside nodes, over nodes, and only replicas
     for (const Candidate& c : candidates_) {
       if (!is_quick(c.job) || value_of(options_.goal, c.job, c.kernel_seconds, 0) > most_kernels) continue;
+      if (long_best && !could_win(c)) continue;
       const planner::Hints& h = c.job.parallel;
       const planner::Mesh mesh = planner::mesh_of(h);
       if (mesh.dims() < 2 && h.dp < c.job.gpus) continue;
@@ -164,7 +166,8 @@ class LayOut {
   }
 
   bool could_win(const Candidate& c) const {
-    const double hoped = c.seconds - most_saved_beyond_kernels * (c.seconds - c.kernel_seconds);
+    const double seconds = c.seconds > 0 ? c.seconds : c.estimated_seconds;
+    const double hoped = seconds - most_saved_beyond_kernels * (seconds - c.kernel_seconds);
     return value_of(options_.goal, c.job, hoped, 0) <= attempts_.value(attempts_.best().front());
   }
 

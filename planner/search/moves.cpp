@@ -161,7 +161,9 @@ std::vector<Move> make_moves() {
       {"lay-out-best", own, "more than one device", "the layout of every op, for the best plan", "1 plan"},
       {"lay-out-degrees", own, "short steps",
        "the layout of every op, for plans of other degrees that could win by it", "3 plans"},
-      {"lay-out-meshes", own, "short steps, few runs of a layer, kernels below 85 % of the best step",
+      {"lay-out-meshes", own,
+       "short steps, few runs of a layer, kernels below 85 % of the best step; beside a long one also the "
+       "estimate less 60 % of what is not kernels",
        "the layout of every op, on meshes of several dimensions, inside nodes and across, and for replicas "
        "alone",
        "7 plans"},
