@@ -54,7 +54,7 @@ class Refinement {
   };
   struct Pull {
     int device = 0;  // the one that pulls
-    int path = 0;    // the kind of path between
+    int path = 0;    // its number in paths_
     int rank = 0;    // among those that pull the same from the same source
   };
 
@@ -83,10 +83,14 @@ class Refinement {
     }
   }
 
-  int path_kind(int from, int to) const {
-    if (from == to) return 0;
-    if (cluster_.node_of(from) == cluster_.node_of(to)) return 1;
-    return platform_.shares_uplinks() && platform_.leaf_of(from) != platform_.leaf_of(to) ? 3 : 2;
+  // Paths are alike if they have the same place and bandwidth. Pairs of a node differ in a mesh of links.
+  int path(int from, int to) {
+    enum Place { itself, node, leaf, leaves };
+    if (from == to) return paths_.of({itself, 0});
+    if (cluster_.node_of(from) == cluster_.node_of(to))
+      return paths_.of({node, transfer_time(cluster_, 1, from, to).link_bandwidth});
+    const bool crosses = platform_.shares_uplinks() && platform_.leaf_of(from) != platform_.leaf_of(to);
+    return paths_.of({crosses ? leaves : leaf, 0});
   }
 
   void index_pulls() {
@@ -102,7 +106,7 @@ class Refinement {
         int from = at(source, device);
         if (from < 0 || !at(peers_, at(program_, device)).contains(static_cast<int>(p))) continue;
         auto& from_here = at(pulls_[p], from);
-        from_here.push_back({device, path_kind(from, device), static_cast<int>(from_here.size())});
+        from_here.push_back({device, path(from, device), static_cast<int>(from_here.size())});
       }
     }
   }
@@ -172,11 +176,10 @@ class Refinement {
     }
     for (int peers : at(peers_, at(program_, device))) {
       int from = at(at(plan_.peers, peers).source, device);
-      sight.insert(sight.end(),
-                   {-2, from < 0 ? -1 : at(colour_, from), from < 0 ? -1 : path_kind(from, device)});
+      sight.insert(sight.end(), {-2, from < 0 ? -1 : at(colour_, from)});
       if (from < 0) continue;
       for (const Pull& pull : at(at(pulls_, peers), from)) {
-        if (pull.device == device) sight.push_back(pull.rank);
+        if (pull.device == device) sight.insert(sight.end(), {pull.path, pull.rank});
       }
     }
     for (size_t peers = 0; peers < pulls_.size(); ++peers) {
@@ -200,6 +203,7 @@ class Refinement {
   std::vector<std::vector<Group>> groups_;             // by comm
   std::vector<std::vector<int>> group_of_;             // by comm, device
   std::vector<std::vector<std::vector<Pull>>> pulls_;  // by peers, source
+  Numbering<std::pair<int, double>> paths_;            // by place and bytes/s of pairs in a node
   std::vector<std::vector<int>> on_link_;              // devices by link
   std::vector<std::vector<int>> shared_links_;         // by device
 };

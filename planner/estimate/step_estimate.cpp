@@ -199,12 +199,19 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
   return bytes;
 }
 
-// Seconds to send `bytes` from each rank of a stage to one of another, by all ranks at once.
+// Seconds to send `bytes` from each rank of a stage to one of another, by all ranks at once. In a mesh of
+// links the slowest pair of a node decides.
 double send_seconds(const Job& job, const planner::Mesh& mesh, double bytes, int from, int to) {
-  return sim::seconds_beside(
-      job.cluster,
-      sim::transfer_time(job.cluster, static_cast<int64_t>(bytes), mesh.device(0, from), mesh.device(0, to)),
-      on_node(job, mesh));
+  const backends::Node& node = job.cluster.node;
+  const bool alike = node.link != backends::LinkKind::nvlink_mesh;
+  double slowest = 0;
+  for (int place = 0; place < (alike ? 1 : std::min(mesh.devices(), node.gpus)); ++place)
+    slowest = std::max(
+        slowest, sim::seconds_beside(job.cluster,
+                                     sim::transfer_time(job.cluster, static_cast<int64_t>(bytes),
+                                                        mesh.device(place, from), mesh.device(place, to)),
+                                     on_node(job, mesh)));
+  return slowest;
 }
 
 // Seconds in which a (virtual) stage sends the next one its output for a micro-batch; 0 on the same stage.

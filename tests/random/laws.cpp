@@ -222,9 +222,11 @@ bool runs_narrow(const RandomJob& job) {
 }
 
 // One device's losses have the magnitude of those in float64. A plan's differ from these by at most eight
-// times one device's difference.
+// times one device's difference. A gradient in fp16 that is just below the largest number may be infinite
+// under another plan, which then leaves the step out, so the loss is scaled less than by default.
 void check_rounding(const RandomJob& random) {
-  const Point point = trained(random);
+  Point point = trained(random);
+  point.job.train.loss_scale = 1024;
   const Start start = start_of(point.job);
   const Outcome exact =
       train(planner::lay_out(alone_of(in_precision(point, ir::Precision::fp64).job)), start, steps);

@@ -113,6 +113,9 @@ constexpr Found found[] = {
      "model.family=resnet model.layers=16 model.width=2 parallel.dp=3 parallel.micro_batch=3 "
      "plan.layouts=found train.optimizer=sgd"},
     {"rounding", "train.off=clip train.optimizer=momentum train.precision=fp16"},
+    {"rounding",
+     "model.experts=4 model.gelu=tanh model.heads=6 model.hidden=24 model.layers=8 model.norm_epsilon=0.01 "
+     "model.qk_norm=true model.router_scores=sigmoid parallel.micro_batch=2 train.precision=fp16"},
     {"reference", "model.family=unet model.layers=3 parallel.pp=2 train.precision=bf16 train.stack=oneflow"},
     {"training", "model.experts=2 parallel.attention=flash parallel.dp=3 plan.layouts=random"},
     {"training",
@@ -121,6 +124,9 @@ constexpr Found found[] = {
     {"training",
      "model.decoder_seq=2 model.family=t5 model.mlp=swiglu model.norm=rms parallel.tp=4 "
      "plan.layouts=random"},
+    {"shortcuts",
+     "cluster.preset=dgx-1-v100-16g model.family=alexnet model.image=63 model.layers=8 parallel.dp=3 "
+     "parallel.pp=2 parallel.virtual_stages=2 train.stack=pytorch-compiled"},
     {"shortcuts",
      "cluster.preset=dgx-1-v100-16g parallel.micro_batch=2 parallel.pp=2 parallel.recompute=full "
      "parallel.tp=4 train.stack=megatron"},

@@ -147,6 +147,17 @@ TEST(Fold, KindsOfPathsSplitClasses) {
   EXPECT_EQ(classes, (Classes{{0, 1}, {2, 3, 4, 5}, {6, 7}, {8, 9, 10, 11}}));
 }
 
+// Two stages of two devices in a node: 0 sends to 2 over two links, and 1 to 3 over PCIe.
+TEST(Fold, LinksOfAMeshSplitClasses) {
+  backends::Cluster cluster = make_cluster(1, 4, 4);
+  cluster.node.link = backends::LinkKind::nvlink_mesh;
+  cluster.node.mesh_links = {{0, 1, 2, 0}, {1, 0, 1, 0}, {2, 1, 0, 1}, {0, 0, 1, 0}};
+  cluster.node.pcie_bandwidth = cluster.node.link_bandwidth / 16;
+  const ir::Plan plan = pipeline(2, 2, 1, 4);
+  EXPECT_EQ(classes_of(refine(plan, cluster)), (Classes{{0}, {1}, {2}, {3}}));
+  expect_agreement(plan, cluster, 4);
+}
+
 TEST(Fold, UnfoldingGivesEveryDeviceAClass) {
   const std::vector<ir::RankClass> classes = unfold(pipeline(2, 2, 2, 2));
   ASSERT_EQ(classes.size(), 8u);
