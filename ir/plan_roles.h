@@ -7,14 +7,21 @@
 
 namespace boxcar::ir {
 
+// The act that makes what `input` reads; null if nothing here does, or another program.
+inline const Actor* producer_of(const Program& program, const Input& input) {
+  if (input.program >= 0) return nullptr;
+  const int producer = at(program.registers, input.reg).producer;
+  return producer >= 0 ? &at(program.actors, producer) : nullptr;
+}
+
 // Whether `input` of `reader` is a sum of gradients, which passes accumulate for a phase that runs once per
 // step.
 inline bool is_sum_of_gradients(const Program& program, const Actor& reader, const Input& input) {
   const PhaseKind phase = program.phase_of(reader).kind;
-  if (input.program >= 0 || (phase != PhaseKind::reduce && phase != PhaseKind::update)) return false;
-  const Register& reg = at(program.registers, input.reg);
-  return reg.memory == MemoryKind::gradients && reg.producer >= 0 &&
-         program.phase_of(at(program.actors, reg.producer)).is_pass();
+  if (phase != PhaseKind::reduce && phase != PhaseKind::update) return false;
+  const Actor* const producer = producer_of(program, input);
+  return producer && program.phase_of(*producer).is_pass() &&
+         at(program.registers, input.reg).memory == MemoryKind::gradients;
 }
 
 // Whether an act of an op of Family::matmul reads a weight or makes the gradient of one. A batch_matmul of

@@ -250,10 +250,10 @@ void check_schedule(const Job& job) {
       fmt::format("{}: a stage has fewer micro-batches in flight than the one behind it, which would wait "
                   "forever (let the numbers fall)",
                   to_text(h.schedule)));
-  require(!is_folded(h.schedule.kind) || h.virtual_stages == 2, "parallel.virtual_stages",
+  require(!is_v_shaped(h.schedule.kind) || h.virtual_stages == 2, "parallel.virtual_stages",
           fmt::format("{} with schedule {}, which gives each device two stages (use 2)", h.virtual_stages,
                       to_text(h.schedule)));
-  require(h.virtual_stages == 1 || h.schedule == Schedule::one_f_one_b || is_folded(h.schedule.kind),
+  require(h.virtual_stages == 1 || h.schedule == Schedule::one_f_one_b || is_v_shaped(h.schedule.kind),
           "parallel.schedule",
           fmt::format("{} does not interleave virtual stages (use 1f1b; zb-v and dualpipe-v take 2)",
                       to_text(h.schedule)));

@@ -25,15 +25,13 @@ void keep_operands_in_float8(ir::Program& program) {
   };
   std::vector<Later> readers(program.registers.size());
   const auto is_later = [&](const ir::Actor& actor, const ir::Input& input) {
-    if (!program.phase_of(actor).is_pass() || input.program >= 0) return false;
-    const int producer = at(program.registers, input.reg).producer;
-    return producer >= 0 &&
-           program.phase_of(actor).kind > program.phase_of(at(program.actors, producer)).kind;
+    const ir::Actor* const producer = ir::producer_of(program, input);
+    return producer && program.phase_of(actor).is_pass() &&
+           program.phase_of(actor).kind > program.phase_of(*producer).kind;
   };
   const auto is_gathered = [&](const ir::Input& input) {
-    if (input.program >= 0) return false;
-    const int producer = at(program.registers, input.reg).producer;
-    return producer >= 0 && ir::gathers(at(program.actors, producer));
+    const ir::Actor* const producer = ir::producer_of(program, input);
+    return producer && ir::gathers(*producer);
   };
   for (const ir::Actor& actor : program.actors) {
     if (ir::gathers(actor)) continue;
@@ -72,13 +70,12 @@ void keep_results_of_experts_in_float8(ir::Program& program) {
   for (const ir::Actor& actor : program.actors) {
     if (!program.phase_of(actor).is_pass() || kind_of(actor) == ir::PhaseKind::forward) continue;
     for (const ir::Input& input : actor.inputs) {
-      if (input.program >= 0) continue;
-      ir::Register& reg = at(program.registers, input.reg);
-      if (reg.over || reg.producer < 0 || ir::size_of(reg.type.dtype) != 2) continue;
-      const ir::Actor& made = at(program.actors, reg.producer);
-      if (!made.is(ir::OpKind::batched_product) || !ir::is_of_weight(program, made) ||
-          kind_of(made) != ir::PhaseKind::forward)
+      const ir::Actor* const made = ir::producer_of(program, input);
+      if (!made || !made->is(ir::OpKind::batched_product) || !ir::is_of_weight(program, *made) ||
+          kind_of(*made) != ir::PhaseKind::forward)
         continue;
+      ir::Register& reg = at(program.registers, input.reg);
+      if (reg.over || ir::size_of(reg.type.dtype) != 2) continue;
       reg.bytes = aligned(reg.type.bytes() / 2);
       reg.over = true;
     }

@@ -19,8 +19,8 @@ namespace boxcar::planner {
 
 namespace {
 
-// Runs of a folded schedule, in order, `times` times. F0 is a forward pass of chunk 0, B1 the first part of a
-// backward pass of chunk 1, each of the next micro-batch. W is the second part that has waited longest, W0
+// Runs of a V-shaped schedule, in order, `times` times. F0 is a forward pass of chunk 0, B1 the first part of
+// a backward pass of chunk 1, each of the next micro-batch. W is the second part that has waited longest, W0
 // that of chunk 0.
 struct Steps {
   int times;
@@ -63,7 +63,7 @@ struct Row {
   int (*ahead)(int stages, int stage, int micro_batches) = nullptr;
   // If the backward pass is split: the second parts that wait while there is a forward pass to run.
   int (*behind)(int stage) = nullptr;
-  std::vector<Steps> (*folded)(int stages, int stage, int micro_batches) = nullptr;  // in place of both
+  std::vector<Steps> (*v_shaped)(int stages, int stage, int micro_batches) = nullptr;  // in place of both
 };
 
 constexpr Row rows[] = {
@@ -73,8 +73,8 @@ constexpr Row rows[] = {
      [](int stage) { return stage; }},
     {Schedule::zb_h2, [](int stages, int stage, int) { return 2 * (stages - stage - 1); },
      [](int stage) { return 2 * stage; }},
-    {.kind = Schedule::zb_v, .folded = zb_v},
-    {.kind = Schedule::dualpipe_v, .folded = dualpipe_v},
+    {.kind = Schedule::zb_v, .v_shaped = zb_v},
+    {.kind = Schedule::dualpipe_v, .v_shaped = dualpipe_v},
 };
 
 // Forward passes of one chunk before the first backward pass, where there are enough.
@@ -118,7 +118,7 @@ Pipeline pipeline_of(const Hints& h, int micro_batches) {
   return {h.schedule.kind, h.pp, h.virtual_stages, micro_batches, h.schedule.in_flight, h.defer_head_grad};
 }
 
-PartPlaces part_places(const Hints& h) { return {h.pp, is_folded(h.schedule.kind)}; }
+PartPlaces part_places(const Hints& h) { return {h.pp, is_v_shaped(h.schedule.kind)}; }
 
 std::vector<int> layers_by_stage(const Hints& h) {
   const PartPlaces places = part_places(h);
@@ -128,8 +128,8 @@ std::vector<int> layers_by_stage(const Hints& h) {
   return layers;
 }
 
-bool is_folded(Schedule kind) { return find_row(rows, kind).folded != nullptr; }
-bool splits_backward(Schedule kind) { return find_row(rows, kind).behind != nullptr || is_folded(kind); }
+bool is_v_shaped(Schedule kind) { return find_row(rows, kind).v_shaped != nullptr; }
+bool splits_backward(Schedule kind) { return find_row(rows, kind).behind != nullptr || is_v_shaped(kind); }
 
 int most_in_flight(const PipelineSchedule& schedule, int stages, int stage, int micro_batches) {
   const Row& row = find_row(rows, schedule.kind);
@@ -206,7 +206,7 @@ int weights_behind(const Pipeline& p, int stage, int k, int all) {
   return find_row(rows, p.kind).behind(stage);
 }
 
-std::vector<ir::PhaseRun> folded_order(const Pipeline& p, int stage) {
+std::vector<ir::PhaseRun> v_shaped_order(const Pipeline& p, int stage) {
   std::vector<ir::PhaseRun> order;
   std::array<int, 2> forward{}, backward{};
   std::deque<ir::PhaseRun> waiting;
@@ -227,7 +227,7 @@ std::vector<ir::PhaseRun> folded_order(const Pipeline& p, int stage) {
       waiting.erase(next);
     }
   };
-  for (const Steps& steps : find_row(rows, p.kind).folded(p.stages, stage, p.micro_batches))
+  for (const Steps& steps : find_row(rows, p.kind).v_shaped(p.stages, stage, p.micro_batches))
     for (int time = 0; time < steps.times; ++time)
       for (size_t i = 0; i < steps.runs.size(); ++i) {
         const char kind = steps.runs[i], next = i + 1 < steps.runs.size() ? steps.runs[i + 1] : ' ';
@@ -240,7 +240,7 @@ std::vector<ir::PhaseRun> folded_order(const Pipeline& p, int stage) {
 }  // namespace
 
 std::vector<ir::PhaseRun> stage_order(const Pipeline& p, int stage) {
-  if (is_folded(p.kind)) return folded_order(p, stage);
+  if (is_v_shaped(p.kind)) return v_shaped_order(p, stage);
   const int all = p.micro_batches * p.chunks;
   const int ahead = warm_up(p, stage);
   const bool split = splits_backward(p, stage);
@@ -274,8 +274,8 @@ int in_flight(const std::vector<ir::PhaseRun>& order, int from, int to) {
 
 namespace {
 
-// Folded stages repeat the same runs for each micro-batch between the first and the last 2p.
-ChunksInFlight folded_in_flight(Pipeline p, int stage) {
+// These schedules repeat the same runs for each micro-batch between the first and the last 2p.
+ChunksInFlight v_shaped_in_flight(Pipeline p, int stage) {
   p.micro_batches = std::min(p.micro_batches, 4 * p.stages);
   const std::vector<ir::PhaseRun> order = stage_order(p, stage);
   ChunksInFlight result;
@@ -300,7 +300,7 @@ ChunksInFlight folded_in_flight(Pipeline p, int stage) {
 }  // namespace
 
 ChunksInFlight chunks_in_flight(const Pipeline& p, int stage) {
-  if (is_folded(p.kind)) return folded_in_flight(p, stage);
+  if (is_v_shaped(p.kind)) return v_shaped_in_flight(p, stage);
   const Groups groups(p);
   const int all = p.micro_batches * p.chunks, ahead = warm_up(p, stage);
   ChunksInFlight result;

@@ -74,7 +74,7 @@ std::string to_text(const PipelineSchedule& schedule);
 struct Pipeline {
   Schedule kind = Schedule::one_f_one_b;
   int stages = 1;
-  int chunks = 1;  // more than one only for 1F1B; two if it is folded
+  int chunks = 1;  // more than one only for 1F1B; two in a V
   int micro_batches = 1;
   std::vector<int> in_flight = {};  // by stage, only for 1F1B; empty: stages - stage
   int head_behind = 0;  // micro-batches whose gradient of the head's weight waits, on the last stage
@@ -84,19 +84,19 @@ struct Pipeline {
 Pipeline pipeline_of(const Hints& hints, int micro_batches);
 
 // Whether a stage holds two chunks, placed in a V.
-bool is_folded(Schedule kind);
+bool is_v_shaped(Schedule kind);
 
 // The places of a model's parts, which are numbered in the model's order.
 //
 //   2 stages of 2 chunks      stage 0 holds parts 0 and 2, stage 1 holds 1 and 3
-//   2 stages, folded          stage 0 holds parts 0 and 3, stage 1 holds 1 and 2
+//   2 stages, in a V          stage 0 holds parts 0 and 3, stage 1 holds 1 and 2
 struct PartPlaces {
   int stages = 1;
-  bool folded = false;
+  bool v_shaped = false;
   friend bool operator==(const PartPlaces&, const PartPlaces&) = default;
   int stage(int part) const {
     const int s = part % stages;
-    return folded && chunk(part) % 2 == 1 ? stages - 1 - s : s;
+    return v_shaped && chunk(part) % 2 == 1 ? stages - 1 - s : s;
   }
   int chunk(int part) const { return part / stages; }
   int part(int its_stage, int its_chunk) const {
@@ -104,7 +104,7 @@ struct PartPlaces {
   }
 };
 PartPlaces part_places(const Hints& hints);
-inline PartPlaces part_places(const Pipeline& p) { return {p.stages, is_folded(p.kind)}; }
+inline PartPlaces part_places(const Pipeline& p) { return {p.stages, is_v_shaped(p.kind)}; }
 
 // Layers of each of the pp stages.
 std::vector<int> layers_by_stage(const Hints& hints);

@@ -23,12 +23,6 @@ ir::Types output_types(const ir::Program& program, const ir::Actor& actor) {
   return types;
 }
 
-const ir::Actor* producer_of(const ir::Program& program, const ir::Input& input) {
-  if (input.program >= 0) return nullptr;
-  const int producer = at(program.registers, input.reg).producer;
-  return producer < 0 ? nullptr : &at(program.actors, producer);
-}
-
 std::vector<size_t> read_in_phase(const ir::Program& program, const ir::Actor& actor) {
   std::vector<size_t> found;
   for (const ir::Input& input : actor.inputs) {

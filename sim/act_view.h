@@ -8,8 +8,6 @@ namespace boxcar::sim {
 // Types of operands and of results, without control edges.
 ir::Types input_types(const ir::Program& program, const ir::Actor& actor);
 ir::Types output_types(const ir::Program& program, const ir::Actor& actor);
-// Of a register of this program; null if it has none, or is read from another program.
-const ir::Actor* producer_of(const ir::Program& program, const ir::Input& input);
 // The actors of the same phase that it reads from.
 std::vector<size_t> read_in_phase(const ir::Program& program, const ir::Actor& actor);
 

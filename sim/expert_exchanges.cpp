@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "ir/plan_roles.h"
 #include "sbp/at.h"
 #include "sim/act_view.h"
 #include "sim/rings.h"
@@ -20,8 +21,8 @@ ExpertChoice choice_of(const ir::Program& program, const ir::Actor& routing) {
   ExpertChoice choice;
   choice.experts = slots.at(slots.size() - 3);
   choice.top_k = at(read, index).shape.back();
-  const ir::Actor* from = producer_of(program, at(routing.inputs, index));
-  while (from && from->kind == ir::ActorKind::collective) from = producer_of(program, from->inputs.at(0));
+  const ir::Actor* from = ir::producer_of(program, at(routing.inputs, index));
+  while (from && from->kind == ir::ActorKind::collective) from = ir::producer_of(program, from->inputs.at(0));
   if (!from || !from->attrs.contains("top_groups")) return choice;
   const int64_t all = input_types(program, *from).at(0).shape.back();
   choice.parts = all / std::exchange(choice.experts, all);
@@ -34,12 +35,12 @@ ExpertChoice choice_of(const ir::Program& program, const ir::Actor& routing) {
 
 std::optional<ExpertExchange> expert_exchange(const ir::Program& program, const ir::Actor& actor) {
   if (!is_exchange(actor, sbp::Collective::all_to_all) || actor.inputs.size() != 1) return {};
-  const ir::Actor* from = producer_of(program, actor.inputs[0]);
-  while (from && from->op == "transpose") from = producer_of(program, from->inputs.at(0));
+  const ir::Actor* from = ir::producer_of(program, actor.inputs[0]);
+  while (from && from->op == "transpose") from = ir::producer_of(program, from->inputs.at(0));
   if (from && (from->is(OpKind::dispatch) || from->is(OpKind::combine_grad)))
     return ExpertExchange{true, choice_of(program, *from)};
   for (const ir::Actor& reader : program.actors)
-    if (reader.is(OpKind::combine) && producer_of(program, reader.inputs.at(0)) == &actor)
+    if (reader.is(OpKind::combine) && ir::producer_of(program, reader.inputs.at(0)) == &actor)
       return ExpertExchange{false, choice_of(program, reader)};
   return {};
 }

@@ -50,10 +50,10 @@ std::array<Float8Operand, 2> float8_operands(const backends::Framework& framewor
       if (framework.float8_weights_stay) operand.serves = input.repeat;
       continue;
     }
-    const ir::Actor* producer = producer_of(program, input);
+    const ir::Actor* producer = ir::producer_of(program, input);
     if (producer && ir::gathers(*producer) && producer->inputs.size() == 1) {
       operand.own = static_cast<double>(at(input_types(program, *producer), 0).elements());
-      producer = producer_of(program, producer->inputs[0]);
+      producer = ir::producer_of(program, producer->inputs[0]);
     }
     operand.fused = fuses_with(framework, producer);
   }
@@ -67,7 +67,8 @@ bool gathers_in_float8(const backends::Cluster& cluster, const ir::Program& prog
   for (const ir::Actor& reader : program.actors)
     for (size_t i = 0; i < reader.inputs.size(); ++i) {
       const ir::Input& input = reader.inputs[i];
-      if (producer_of(program, input) != &actor || ir::is_control(at(program.registers, input.reg))) continue;
+      if (ir::producer_of(program, input) != &actor || ir::is_control(at(program.registers, input.reg)))
+        continue;
       if (!runs_in_float8(cluster, program, reader) || i > 1 || is_weight(reader, i)) return false;
       read = true;
     }

@@ -4,6 +4,7 @@
 
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
+#include "ir/plan_roles.h"
 #include "sbp/at.h"
 #include "sim/act_view.h"
 #include "sim/expert_exchanges.h"
@@ -112,7 +113,7 @@ void exchanges_of_experts(const Subject& s, RunAct& run) {
   run.beside_passes = f.exchanges_beside_passes;
   const auto in_float8 = [&](const ir::Actor& reader) {
     return runs_in_float8(s.cluster, s.program, reader) &&
-           producer_of(s.program, reader.inputs[0]) == &s.actor;
+           ir::producer_of(s.program, reader.inputs[0]) == &s.actor;
   };
   if (f.float8_dispatch && exchange->to_experts &&
       std::any_of(s.program.actors.begin(), s.program.actors.end(), in_float8))

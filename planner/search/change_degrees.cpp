@@ -166,9 +166,9 @@ class DegreeChanges {
                      [&](const auto& x, const auto& y) { return least(x) < least(y); });
     const size_t most = is_short(splits.front().front().job) ? 2 * pipelines_split : pipelines_split;
     // Pipelines of two virtual stages, which have one schedule, leave the others their places.
-    size_t plain = 0, folded = 0;
+    size_t plain = 0, v_shaped = 0;
     std::erase_if(splits, [&](const std::vector<Candidate>& of) {
-      return ++(of.front().job.parallel.virtual_stages == 2 ? folded : plain) > most;
+      return ++(of.front().job.parallel.virtual_stages == 2 ? v_shaped : plain) > most;
     });
     for (std::vector<Candidate>& both : splits) try_splits(std::move(both));
   }

@@ -63,7 +63,7 @@ std::vector<int> virtual_stages(const Choice& of) {
   const int64_t layers = of.point.model.layers();
   const int pp = of.point.parallel.pp;
   const bool given = of.fixed.is_given("virtual_stages");
-  if (planner::is_folded(of.point.parallel.schedule.kind) && !given) return {2};
+  if (planner::is_v_shaped(of.point.parallel.schedule.kind) && !given) return {2};
   if (pp == 1 && !given) return {1};
   const std::vector<int>& own = of.point.parallel.stage_layers;
   if (!own.empty() && !given && !of.loose) return {std::max(1, static_cast<int>(own.size()) / pp)};

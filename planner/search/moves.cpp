@@ -252,9 +252,9 @@ std::vector<Job> with_split_backward(const Job& job, const Fixed& fixed) {
   Jobs jobs;
   if (plain) jobs.push_back(with_schedule(job, planner::Schedule::zb_h1));
   if (!plain || (fixed.is_free("virtual_stages", 2) && !fixed.is_pinned("stage_layers"))) {
-    Job folded = with(with_schedule(job, planner::Schedule::zb_v), "virtual_stages", 2);
-    if (plain) folded.parallel.stage_layers.clear(), folded.train.recompute_layers.clear();
-    if (keeps_rules(folded, fixed)) jobs.push_back(std::move(folded));
+    Job v_shaped = with(with_schedule(job, planner::Schedule::zb_v), "virtual_stages", 2);
+    if (plain) v_shaped.parallel.stage_layers.clear(), v_shaped.train.recompute_layers.clear();
+    if (keeps_rules(v_shaped, fixed)) jobs.push_back(std::move(v_shaped));
   }
   if (plain && job.train.micro_batches > 2) jobs.push_back(with_schedule(job, planner::Schedule::zb_h2));
   return jobs;

@@ -197,7 +197,7 @@ std::vector<Rule> schedule_rules(const Job& job, const Fixed&) {
              return numbers == 0 || numbers == static_cast<size_t>(j.parallel.pp);
            }},
           {{"schedule", "virtual_stages"}, {}, "zb-v and dualpipe-v need virtual_stages 2", [](const Job& j) {
-             return !planner::is_folded(j.parallel.schedule.kind) || j.parallel.virtual_stages == 2;
+             return !planner::is_v_shaped(j.parallel.schedule.kind) || j.parallel.virtual_stages == 2;
            }}};
 }
 
@@ -259,7 +259,7 @@ std::vector<Rule> virtual_stages_rules(const Job& job, const Fixed&) {
   add({"virtual_stages", "schedule"}, {}, "virtual_stages needs schedule 1f1b, zb-v or dualpipe-v",
       [](const Job& j) {
         const planner::PipelineSchedule& schedule = j.parallel.schedule;
-        return schedule == planner::Schedule::one_f_one_b || planner::is_folded(schedule.kind);
+        return schedule == planner::Schedule::one_f_one_b || planner::is_v_shaped(schedule.kind);
       });
   add({"virtual_stages", "pp"}, {fact("layers", layers)}, law_of_layers(job),
       [most = planner::most_stages(job.model)](const Job& j) { return stages_of(j) <= most; });

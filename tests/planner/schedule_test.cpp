@@ -51,7 +51,7 @@ TEST(Schedule, ReadsBackAndRefusesWhatIsNone) {
 std::vector<PipelineSchedule> all_schedules() {
   std::vector<PipelineSchedule> all{PipelineSchedule({9, 5, 5, 2})};
   for (const std::string& word : words_of(Schedule()))
-    if (const PipelineSchedule schedule = parse_schedule(word); !is_folded(schedule.kind))
+    if (const PipelineSchedule schedule = parse_schedule(word); !is_v_shaped(schedule.kind))
       all.push_back(schedule);
   return all;
 }
@@ -98,7 +98,7 @@ TEST(Schedule, CountsWhatEveryChunkHasInFlight) {
     }
 }
 
-constexpr Schedule folded[] = {Schedule::zb_v, Schedule::dualpipe_v};
+constexpr Schedule v_shaped[] = {Schedule::zb_v, Schedule::dualpipe_v};
 
 TEST(Schedule, FoldedOnesRunTheWayBackBeside) {
   const Pipeline v{Schedule::zb_v, 2, 2, 3}, dual{Schedule::dualpipe_v, 2, 2, 4};
@@ -126,7 +126,7 @@ TEST(Schedule, FoldedOnesPlacePartsInAV) {
 
 // Both keep about as much as a stage of 1F1B does in whole stages: p of these are 2p halves.
 TEST(Schedule, FoldedOnesRunEveryMicroBatchInOrderInBoundedMemory) {
-  for (const Schedule kind : folded)
+  for (const Schedule kind : v_shaped)
     for (int stages = 2; stages <= 6; ++stages)
       for (int micro_batches = 1; micro_batches <= 4 * stages + 3; ++micro_batches)
         for (int stage = 0; stage < stages; ++stage) {
@@ -150,7 +150,7 @@ TEST(Schedule, FoldedOnesRunEveryMicroBatchInOrderInBoundedMemory) {
 }
 
 TEST(Schedule, CountsWhatFoldedOnesHaveInFlight) {
-  for (const Schedule kind : folded)
+  for (const Schedule kind : v_shaped)
     for (const int stages : {2, 3, 5})
       for (const int micro_batches : {1, 4, 9, 30, 71})
         for (int stage = 0; stage < stages; ++stage) {
