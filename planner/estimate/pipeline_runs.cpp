@@ -64,7 +64,7 @@ class Runs {
     } else if (kind == ir::PhaseKind::forward) {
       const double input = part > 0 ? of(forward_, part - 1, micro_batch) : 0;
       if (input < 0) return false;
-      walk.now = std::max(walk.now, input) + own.forward;
+      walk.now = std::max(walk.now + own.before_input, input) + own.forward - own.before_input;
       of(forward_, part, micro_batch) = last ? walk.now : sent(walk, walk.now, own.send);
     } else {
       const double gradient = last ? 0 : of(backward_, part + 1, micro_batch);

@@ -21,9 +21,10 @@ struct RunTimes {
   double forward = 0, backward = 0;
   double weight = 0;  // of the second part of the backward pass, if that is split
   double send = 0;    // its results, to the next (virtual) stage; the gradient back takes as long
-  // The part of `backward` at its start that needs no gradient of the next stage (the last layer's
-  // recomputation), and the part after the gradient for which the previous stage waits.
-  double before_gradient = 0, behind_gradient = 0;
+  // The part of `forward` at its start that needs no input (of parameters that are gathered). The part of
+  // `backward` at its start that needs no gradient of the next stage (the last layer's recomputation), and
+  // the part after the gradient for which the previous stage waits.
+  double before_input = 0, before_gradient = 0, behind_gradient = 0;
 };
 
 // `times` are by (virtual) stage in the model's order. If there are many micro-batches, only some groups are

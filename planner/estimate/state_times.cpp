@@ -139,15 +139,14 @@ class StateGroups {
   std::vector<Group> groups_;  // that were asked for
 };
 
-// Seconds of the communication of data and context parallelism and of the update of a stage, while `stages`
-// stages of a node communicate. `alike`: the layers are a transformer's, so that the size of buckets is
-// known.
-double state_seconds(const Job& job, StateGroups& groups, const StageCost& stage, double first, bool alike,
-                     int stages) {
+// Of a stage, while `stages` stages of a node communicate. `alike`: the layers are a transformer's, so that
+// the size of buckets is known.
+StateTimes times_of(const Job& job, StateGroups& groups, const StageCost& stage, double first, bool alike,
+                    int stages) {
   const Hints& h = job.parallel;
   const planner::Sharding sharding = planner::sharding_of(h);
   const double update = sharding.states ? stage.update.sharded(sharded_part(h, stage)) : stage.update.whole;
-  if (h.dp == 1 && h.cp == 1) return update;
+  if (h.dp == 1 && h.cp == 1) return {update};
   const auto among = [&](sbp::Collective collective, double bytes, int apart, int cp) {
     return groups.seconds(collective, bytes, apart, cp, stages);
   };
@@ -195,49 +194,71 @@ double state_seconds(const Job& job, StateGroups& groups, const StageCost& stage
                                : 0;
   if (!sharding.states) {
     const double reduce = reduce_seconds(sbp::Collective::all_reduce, gradient.reduced) + cast_once;
-    return update + (h.overlap_grad ? added(job, reduce, behind_once, last) : reduce);
+    return {update + (h.overlap_grad ? added(job, reduce, behind_once, last) : reduce)};
   }
   const double once = added(job, gather_seconds(parameter), h.overlap_param ? stage.forward : 0, next);
   if (!sharding.reduces_each_micro_batch()) {
     const double reduce = reduce_seconds(sbp::Collective::reduce_scatter, gradient.reduced) + cast_once;
-    return update + once + (h.overlap_grad ? added(job, reduce, behind_once, last) : reduce);
+    return {update + once + (h.overlap_grad ? added(job, reduce, behind_once, last) : reduce)};
   }
-  const double m = job.train.micro_batches;
   const double reduce = layers * reduce_seconds(sbp::Collective::reduce_scatter, gradient.reduced / layers);
   const double sums = kernels(sharded_part(h, stage) * (gradient.reduced + 2 * gradient.summed));
   const double casts = gradient.is_cast(true) ? kernels(gradient.made + gradient.reduced) : 0;
   const double launches = gradient.is_cast(true) ? stage.accumulate_launches : 0;
   const double kernels_more = sums + casts - stage.accumulate.whole;
-  if (!sharding.gathers_in_each_pass())
-    return update + once + m * (added(job, reduce, behind, open) + longer(stage, kernels_more, launches));
+  StateTimes times;
+  if (!sharding.gathers_in_each_pass()) {
+    times.once = update + once;
+    times.backward = added(job, reduce, behind, open) + longer(stage, kernels_more, launches);
+    times.behind_gradient = open * reduce;
+    return times;
+  }
   // In the backward pass a layer's gradients are reduced before the next layer's parameters are gathered, for
   // which its kernels wait. Only the accumulation of gradients can hide them.
   const double gather = layers * gather_seconds(parameter / layers);
   const double waits = added(job, gather + reduce, sums, open);
-  return update +
-         m * (added(job, gather, stage.forward, open) + longer(stage, waits + kernels_more, launches));
+  times.once = update;
+  times.forward = added(job, gather, stage.forward, open);
+  times.backward = longer(stage, waits + kernels_more, launches);
+  times.before_input = times.before_gradient = open * gather;
+  times.behind_gradient = open * reduce;
+  return times;
+}
+
+// Of all stages, each on a node where `together` stages communicate.
+std::vector<StateTimes> times_of(const Job& job, const planner::Mesh& mesh, const ModelCost& cost,
+                                 const std::vector<StageCost>& stages, int together) {
+  StateGroups groups(job, mesh);
+  std::vector<StateTimes> times;
+  for (size_t s = 0; s < stages.size(); ++s)
+    times.push_back(times_of(job, groups, stages[s], first_elements(cost, job.parallel, static_cast<int>(s)),
+                             cost.layers.empty(), together));
+  return times;
 }
 
 }  // namespace
 
+std::vector<StateTimes> state_times(const Job& job, const planner::Mesh& mesh, const ModelCost& cost,
+                                    const std::vector<StageCost>& stages) {
+  return times_of(job, mesh, cost, stages, 1);
+}
+
 double step_end(const Job& job, const planner::Mesh& mesh, const ModelCost& cost,
-                const std::vector<StageCost>& stages, const std::vector<double>& ends) {
+                const std::vector<StageCost>& stages, const std::vector<StateTimes>& times,
+                const std::vector<double>& ends, bool in_passes) {
   const int node = job.cluster.node.gpus;
-  const bool alike = cost.layers.empty();
   const int together = planner::stages_on_node(mesh, job.parallel.pp, node);
-  StateGroups groups(job, mesh);
-  std::vector<double> alone, on_nic;  // s, by stage: with the NICs to itself; time that others wait for it
-  for (size_t s = 0; s < stages.size(); ++s) {
-    const double first = first_elements(cost, job.parallel, static_cast<int>(s));
-    alone.push_back(state_seconds(job, groups, stages[s], first, alike, 1));
-    const double all =
-        together == 1 ? alone[s] : state_seconds(job, groups, stages[s], first, alike, together);
-    on_nic.push_back((all - alone[s]) / std::max(1, together - 1));
+  const int m = job.train.micro_batches;
+  std::vector<double> on_nic(stages.size(), 0);  // s, by stage: time that others wait for it
+  if (together > 1) {
+    const std::vector<StateTimes> all = times_of(job, mesh, cost, stages, together);
+    for (size_t s = 0; s < stages.size(); ++s)
+      on_nic[s] = (all[s].of_step(m) - times[s].of_step(m)) / (together - 1);
   }
   const auto node_of = [&](size_t s) { return mesh.device(0, static_cast<int>(s)) / node; };
   double last = 0;
   for (size_t s = 0; s < stages.size(); ++s) {
-    double end = ends[s] + alone[s];
+    double end = ends[s] + (in_passes ? times[s].once : times[s].of_step(m));
     for (size_t t = 0; together > 1 && t < stages.size(); ++t)
       if (t != s && node_of(t) == node_of(s) && ends[t] >= ends[s]) end += on_nic[t];
     last = std::max(last, end);

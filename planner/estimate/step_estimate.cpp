@@ -321,10 +321,21 @@ bool is_irregular(const Job& job) {
   return *least != *most || job.train.micro_batches % h.pp != 0;
 }
 
-// By stage, the end of all forward and backward passes, with transfers.
+// Adds the share of a stage's states to the runs of one of its virtual stages.
+void add_states(const StateTimes& states, double share, RunTimes& runs) {
+  const bool splits = runs.weight > 0;  // gradients are made, and reduced, in the second part
+  runs.forward += share * states.forward;
+  runs.before_input += share * states.before_input;
+  (splits ? runs.weight : runs.backward) += share * states.backward;
+  if (splits) return;
+  runs.before_gradient += share * states.before_gradient;
+  runs.behind_gradient += share * states.behind_gradient;
+}
+
+// By stage, the end of all forward and backward passes, with transfers and the states of each micro-batch.
 std::vector<double> passes_ends(const Job& job, const planner::Mesh& mesh, const KindCosts& costs,
                                 const std::vector<std::vector<Part>>& parts,
-                                const std::vector<StageCost>& stages) {
+                                const std::vector<StageCost>& stages, const std::vector<StateTimes>& states) {
   const Hints& h = job.parallel;
   const bool splits = planner::splits_backward(h.schedule.kind);
   const std::vector<double> slowness = slowness_by_stage(h, job.cluster);
@@ -335,13 +346,14 @@ std::vector<double> passes_ends(const Job& job, const planner::Mesh& mesh, const
     for (size_t chunk = 0; chunk < parts[s].size(); ++chunk) {
       const StageCost one = cost_of(job, costs, parts[s][chunk], {}).slowed(slowness[s]);
       RunTimes& own = at(times, places.part(static_cast<int>(s), static_cast<int>(chunk)));
-      own = {one.forward, one.backward - one.weight, one.weight, 0};
+      own = {.forward = one.forward, .backward = one.backward - one.weight, .weight = one.weight};
       const Part& part = parts[s][chunk];
       if (part.layers > 0) {
         own.before_gradient =
             (part.recomputed == part.layers ? costs.recomputed : costs.others).before_gradient;
         own.behind_gradient = (part.recomputed > 0 ? costs.recomputed : costs.others).behind_boundary;
       }
+      add_states(states[s], static_cast<double>(part.layers) / std::max(1, stages[s].layers), own);
       backward += one.backward;
     }
     // A table that occurs twice on a stage saves some of the time.
@@ -425,9 +437,10 @@ Estimate estimate(const Job& job, const KindCosts& costs, const InFlight& in_fli
   // Of its idle time zb-v keeps half a stage's forward pass for each stage before the last.
   if (h.virtual_stages <= 2 && !planner::splits_backward(h.schedule.kind))
     result.split_saves = (h.virtual_stages == 1 ? 2.5 : 1) * (h.pp - 1) * forward;
+  const std::vector<StateTimes> states = state_times(job, mesh, cost, stages);
   if (is_irregular(job)) {
-    result.seconds = step_end(job, mesh, cost, stages, passes_ends(job, mesh, costs, parts, stages)) +
-                     tied_seconds(job, mesh, cost);
+    const std::vector<double> ends = passes_ends(job, mesh, costs, parts, stages, states);
+    result.seconds = step_end(job, mesh, cost, stages, states, ends, true) + tied_seconds(job, mesh, cost);
     return result;
   }
   double period = slowest;
@@ -450,7 +463,7 @@ Estimate estimate(const Job& job, const KindCosts& costs, const InFlight& in_fli
   // Stages end their last backward passes one after the other, the first stage last.
   std::vector<double> ends{result.seconds + m * period + (sum - slowest) / h.virtual_stages};
   for (int s = 0; s + 1 < h.pp; ++s) ends.push_back(ends.back() - at(stages, s).backward / h.virtual_stages);
-  result.seconds = step_end(job, mesh, cost, stages, ends) + tied_seconds(job, mesh, cost);
+  result.seconds = step_end(job, mesh, cost, stages, states, ends, false) + tied_seconds(job, mesh, cost);
   return result;
 }
 

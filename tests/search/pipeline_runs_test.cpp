@@ -46,6 +46,13 @@ TEST(PipelineRuns, WaitForGradientsOnlyWhereTheyNeedThem) {
   EXPECT_EQ(runs_ends({plain, 2, 1, 1}, times), (std::vector<double>{5, 4}));
 }
 
+// Two stages, one micro-batch: the second half of F on stage 1 begins when its input is there.
+TEST(PipelineRuns, WaitForInputsOnlyWhereTheyNeedThem) {
+  std::vector<RunTimes> times = equal(2, {1, 2});
+  times[1].before_input = 0.5;
+  EXPECT_EQ(runs_ends({plain, 2, 1, 1}, times), (std::vector<double>{5.5, 3.5}));
+}
+
 // p - 1 times a forward and a backward pass of a stage, or a v-th of it, are beside m times a stage's.
 TEST(PipelineRuns, FillAndDrainByTheFormula) {
   for (const int p : {2, 4, 8})

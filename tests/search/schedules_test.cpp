@@ -81,7 +81,7 @@ TEST(Schedules, EstimatesOfEachAreNearTheSimulation) {
     for (const std::string schedule : {"1f1b", "zb-h1", "zb-h2", "zb-v", "dualpipe-v", "interleaved"}) {
       Job job = drawn;
       if (schedule != "interleaved") job.parallel.schedule = planner::parse_schedule(schedule);
-      const bool two = schedule == "interleaved" || planner::is_folded(job.parallel.schedule.kind);
+      const bool two = schedule == "interleaved" || planner::is_v_shaped(job.parallel.schedule.kind);
       if (two && job.model.layers() % (2 * job.parallel.pp) != 0) continue;
       if (two) job.parallel.virtual_stages = 2;
       std::mt19937 same(j);
@@ -103,6 +103,22 @@ TEST(Schedules, EstimatesOfEachAreNearTheSimulation) {
     EXPECT_LT(of.bytes / of.points, splits ? 0.001 : 0.005) << schedule;
     EXPECT_LT(of.most_bytes, splits ? 0.005 : 0.08) << schedule;
     EXPECT_GE(of.near, 0.97 * of.points) << schedule;
+  }
+}
+
+// With one micro-batch a stage gathers parameters and reduces gradients while it waits for the other stage, the
+// more so the more virtual stages there are.
+TEST(Schedules, StatesOfOneMicroBatchAreSharedWhileAStageWaits) {
+  for (const int virtual_stages : {1, 2, 4}) {
+    Job job = small_gpt(8);
+    job.model->layers = 8, job.model->hidden = 512, job.model->ffn = 0;
+    job.model = ir::models::complete(job.model);
+    job.cluster = backends::load_cluster("pcie-a100-80g", 8);
+    job.parallel.dp = 4, job.parallel.pp = 2, job.parallel.virtual_stages = virtual_stages;
+    job.parallel.zero = 3, job.parallel.micro_batch = 4, job.global_batch = 16;
+    job = planner::resolve(job);
+    const double simulated = sim::simulate(planner::compile(planner::resolve(job)), job.cluster).step_seconds;
+    EXPECT_NEAR(estimated(job).seconds / simulated, 1, 0.12) << virtual_stages;
   }
 }
 
