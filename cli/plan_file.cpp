@@ -128,7 +128,9 @@ GivenKeys keys_of(const ir::Plan& plan, const std::string& path) {
     const auto dp = plan.labels.find("parallel.dp");
     const bool is_default =
         text.empty() || (key.name == "fsdp_group" && dp != plan.labels.end() && text == dp->second);
-    if (!is_default) given[key.path()] = {text, path + ": label " + key.path()};
+    // A resolved job has values that other keys leave without effect.
+    const bool may_lapse = key.path() != kernel_label;
+    if (!is_default) given[key.path()] = {text, path + ": label " + key.path(), may_lapse};
   }
   return given;
 }

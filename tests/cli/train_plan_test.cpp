@@ -173,6 +173,15 @@ TEST_F(TrainPlan, OfASimulatedFrameworkHasTheMemoryOfARunHere) {
   EXPECT_NE(train_plan().exit_code, 0);
 }
 
+// Megatron-LM sets the size of buckets, which ZeRO 3 does not have.
+TEST_F(TrainPlan, MayHaveLabelsWithoutEffect) {
+  save({"--precision=fp32", "--dp=2", "--micro-batch=4", "--zero=3"});
+  const auto own = losses(train_plan());
+  save({"--precision=fp32", "--dp=2", "--micro-batch=4", "--zero=3", "--stack=megatron"});
+  EXPECT_NE(tests::contents(plan()).find("label parallel.grad_bucket_mb = 1000"), std::string::npos);
+  EXPECT_EQ(losses(train_plan()), own);
+}
+
 TEST_F(TrainPlan, RefusesKeysThatSayOtherwise) {
   save({"--precision=fp32", "--tp=2", "--recompute=full"});
   const std::string is = plan() + " is a plan for ", mend = " (leave it out, or plan anew)";
