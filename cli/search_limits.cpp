@@ -69,10 +69,19 @@ std::vector<std::string> words_in(const std::string& text) {
   return words;
 }
 
-// Replaces an open key by the values that the framework runs.
+// Replaces an open key by the value or range that the framework runs. Of several words, the key has to be
+// one.
 void restrict_key(const search::Dimension& d, const Given& allowed, const std::string& framework,
                   GivenKeys& given) {
   const std::string path = "parallel." + d.name_in_file();
+  const std::vector<std::string> words = words_in(allowed.text);
+  if (words.size() > 1) {
+    const auto asked = given.find(path);
+    if (asked == given.end() || std::ranges::count(words, asked->second.text) > 0) return;
+    throw Error::input(asked->second.where,
+                       fmt::format("{} runs {} {} alone ({})", framework, d.name_in_file(),
+                                   fmt::join(words, " or "), allowed.where));
+  }
   const auto [found, open] = given.try_emplace(path, allowed);
   if (open || found->second.text == allowed.text) return;
   if (is_range(path, allowed)) {
@@ -102,6 +111,13 @@ bool has_value(const std::string& text, const std::string& value) {
 // Whether a job has a value of a searched key that a framework's file lists.
 std::function<bool(const planner::Job&)> within(const search::Dimension& d, const Given& allowed) {
   const std::string path = "parallel." + d.name_in_file();
+  if (const std::vector<std::string> words = words_in(allowed.text); words.size() > 1) {
+    std::vector<std::function<bool(const planner::Job&)>> each;
+    for (const std::string& word : words) each.push_back(within(d, {word, allowed.where}));
+    return [each](const planner::Job& job) {
+      return std::ranges::any_of(each, [&](const auto& is) { return is(job); });
+    };
+  }
   if (is_range(path, allowed))
     return [&d, limits = range_of(d, allowed)](const planner::Job& job) {
       const int value = number_of(d, job);
@@ -200,10 +216,18 @@ FrameworkLimits restrict_to(const std::string& name, GivenKeys& given) {
   for (const auto& [path, text] : framework.runs) {
     const search::Dimension* const searched =
         dimension_at(path, fmt::format("framework {}: runs", framework.name));
-    if (searched)
-      restrict_key(*searched, {text, flag}, framework.name, given);
-    else
+    if (!searched) {
       limits.values[path] = text;
+      continue;
+    }
+    restrict_key(*searched, {text, flag}, framework.name, given);
+    if (const std::vector<std::string> words = words_in(text); words.size() > 1)
+      limits.rules.push_back({{},
+                              {{searched->key},
+                               {},
+                               fmt::format("{} runs {} {} alone ({})", framework.name,
+                                           searched->name_in_file(), fmt::join(words, " or "), flag),
+                               within(*searched, {text, flag})}});
   }
   for (const auto& [condition, some] : framework.runs_where)
     std::ranges::move(limits_where(condition, some, framework.name, flag), std::back_inserter(limits.rules));

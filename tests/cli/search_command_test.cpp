@@ -187,7 +187,8 @@ TEST(SearchCommand, StaysWithinWhatAFrameworkRuns) {
   EXPECT_EQ(refused({"--max-stack=megatron", "--zero=2"}),
             "boxcar: --zero: megatron runs zero 0..1 alone (--max-stack megatron)\n");
   EXPECT_EQ(refused({"--max-stack=torchtitan", "--schedule=zb-h1"}),
-            "boxcar: --schedule: torchtitan runs schedule 1f1b alone (--max-stack torchtitan)\n");
+            "boxcar: --schedule: torchtitan runs schedule 1f1b or gpipe or zb-v or dualpipe-v alone "
+            "(--max-stack torchtitan)\n");
   EXPECT_THAT(
       refused({"--max-stack=deepspeed", "--zero=2", "--pp=2", "--gpus=4"}),
       ::testing::HasSubstr("deepspeed runs zero 0..1 alone where pp is 2 or more (--max-stack deepspeed)"));
@@ -245,6 +246,7 @@ TEST(SearchCommand, ExportsWhatItFindsWithinAFramework) {
     EXPECT_EQ(found.exit_code, 0) << stack << ": " << found.err;
     const Output output = run_program({"export", plan.path(), "--to", stack, "--strict"});
     EXPECT_EQ(output.exit_code, 0) << stack << ": " << output.err << found.out;
+    return output.out;
   };
   for (const std::string stack : {"deepspeed", "megatron", "nemo", "torchtitan"}) {
     const std::string as = "--stack=" + stack;
@@ -257,6 +259,8 @@ TEST(SearchCommand, ExportsWhatItFindsWithinAFramework) {
     exported(stack, {"--stack=" + stack, "--precision=fp16", "--gradients=float32"});
     exported(stack, {"--stack=" + stack, "--model=gpt2", "--precision=bf16", "--global-batch=8", "--gpus=8"});
   }
+  EXPECT_THAT(exported("torchtitan", {"--stack=torchtitan", "--preset=modern", "--pp=4"}),
+              ::testing::HasSubstr("ZBVZeroBubble"));
   const Words experts{"--model=mixtral-8x7b", "--seq=4096", "--precision=bf16", "--micro-batch=1", "--tp=2"};
   for (const std::string stack : {"megatron", "nemo"}) exported(stack, experts);
 }
