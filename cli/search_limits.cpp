@@ -169,6 +169,18 @@ search::Rule whole_groups(const std::string& framework, const std::string& flag)
           }};
 }
 
+// PyTorch's DualPipeV.
+search::Rule enough_for_dualpipe(const std::string& framework, const std::string& flag) {
+  return {{"schedule", "pp", "dp", "micro_batch"},
+          {},
+          fmt::format("{} runs dualpipe-v with 2 x pp micro-batches or more alone ({})", framework, flag),
+          [](const planner::Job& job) {
+            const planner::Hints& h = job.parallel;
+            return h.schedule != planner::Schedule::dualpipe_v ||
+                   job.global_batch / (int64_t{h.dp} * h.micro_batch) >= 2 * h.pp;
+          }};
+}
+
 // The framework's own value of a key, in a search; null: none.
 const std::string* own_value(const backends::Framework& framework, const std::string& path) {
   for (const auto* values : {&framework.searched_as, &framework.defaults})
@@ -232,6 +244,7 @@ FrameworkLimits restrict_to(const std::string& name, GivenKeys& given) {
   for (const auto& [condition, some] : framework.runs_where)
     std::ranges::move(limits_where(condition, some, framework.name, flag), std::back_inserter(limits.rules));
   limits.rules.push_back({{}, whole_groups(framework.name, flag)});
+  limits.rules.push_back({{}, enough_for_dualpipe(framework.name, flag)});
   return limits;
 }
 

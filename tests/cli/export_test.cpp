@@ -515,6 +515,21 @@ TEST(ExportCommand, SaysWhatStagesSendToDeepSpeed) {
 }
 
 // torch.compile compiles the loss too, with the cast of its logits.
+TEST(ExportCommand, SaysWhichPipelinesTorchtitanHas) {
+  const Words job{
+      "--model=llama2-7b", "--stack=torchtitan", "--cluster=dgx-a100-80g", "--pp=4", "--gpus=8", "--dp=2",
+      "--global-batch=16", "--virtual-stages=2", "--precision=bf16"};
+  const Output zb = run_export("torchtitan", job, {"--schedule=zb-v"});
+  EXPECT_THAT(zb.out, HasSubstr("ZBVZeroBubble"));
+  EXPECT_THAT(zb.err, Not(HasSubstr("parallel.schedule")));
+  const std::string few = "DualPipeV takes a micro-batch for each of 2 x pp stages at least";
+  const Output dualpipe = run_export("torchtitan", job, {"--schedule=dualpipe-v"});  // 8 micro-batches
+  EXPECT_THAT(dualpipe.out, HasSubstr("DualPipeV"));
+  EXPECT_THAT(dualpipe.err, Not(HasSubstr(few)));
+  EXPECT_THAT(run_export("torchtitan", job, {"--schedule=dualpipe-v", "--micro-batch=2"}).err,
+              HasSubstr(few));
+}
+
 TEST(ExportCommand, KnowsWhatTorchCompileFuses) {
   const Words job{"--model=llama3-8b", "--cluster=dgx-h100", "--gpus=8", "--zero=3", "--preset=modern"};
   EXPECT_THAT(run_export("torchtitan", job).err, Not(HasSubstr("train.")));

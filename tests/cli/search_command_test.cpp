@@ -189,6 +189,12 @@ TEST(SearchCommand, StaysWithinWhatAFrameworkRuns) {
   EXPECT_EQ(refused({"--max-stack=torchtitan", "--schedule=zb-h1"}),
             "boxcar: --schedule: torchtitan runs schedule 1f1b or gpipe or zb-v or dualpipe-v alone "
             "(--max-stack torchtitan)\n");
+  EXPECT_EQ(run_program({"search", "--model=llama3-8b", "--layers=8", "--gpus=16", "--global-batch=16",
+                         "--cluster=dgx-h100", "--stack=torchtitan", "--max-stack=torchtitan",
+                         "--preset=modern", "--schedule=dualpipe-v", "--pp=4", "--dp=4"})
+                .err,
+            "boxcar: parallel: schedule dualpipe-v, pp 4, dp 4 contradict each other: torchtitan runs "
+            "dualpipe-v with 2 x pp micro-batches or more alone (--max-stack torchtitan)\n");
   EXPECT_THAT(
       refused({"--max-stack=deepspeed", "--zero=2", "--pp=2", "--gpus=4"}),
       ::testing::HasSubstr("deepspeed runs zero 0..1 alone where pp is 2 or more (--max-stack deepspeed)"));

@@ -76,6 +76,9 @@ TEST(ExpertExchange, SendsATokenToEachNodeAndGpuOnce) {
   half.parts = 2;
   EXPECT_DOUBLE_EQ(bytes_by_node(half, 8e6, {64, 8, 8, 1}).in_node,
                    1e6 * expected_places(deepseek, 128) * 7 / 8);
+  // 8 of 12 GPUs on one node: from its tokens, as from those of the other, a third of the copies leave.
+  EXPECT_DOUBLE_EQ(bytes_by_node(deepseek, 8e6, {12, 2, 8, 1}).between_nodes,
+                   1e6 * expected_places(deepseek, 2) * 4 / 12);
   // On each node one GPU: nothing moves inside nodes. On one node: nothing leaves it.
   EXPECT_EQ(bytes_by_node(deepseek, 8e6, {64, 64, 1, 1}).in_node, 0);
   EXPECT_EQ(bytes_by_node(deepseek, 8e6, {8, 1, 8, 1}).between_nodes, 0);
