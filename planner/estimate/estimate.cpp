@@ -99,6 +99,7 @@ StageCost combine(const StageCost& a, const StageCost& b, const F& f) {
               {f(a.updating.whole, b.updating.whole), f(a.updating.least, b.updating.least)},
               {f(a.accumulate.whole, b.accumulate.whole), f(a.accumulate.least, b.accumulate.least)},
               f(a.accumulate_launches, b.accumulate_launches),
+              f(a.before_parameters, b.before_parameters),
               f(a.lead, b.lead),
               f(a.computing, b.computing),
               f(a.forward_computing, b.forward_computing),
@@ -107,6 +108,7 @@ StageCost combine(const StageCost& a, const StageCost& b, const F& f) {
               f(a.elements, b.elements),
               f(a.expert_elements, b.expert_elements),
               f(a.cp_made_elements, b.cp_made_elements),
+              f(a.apart_tensors, b.apart_tensors),
               0,
               {},
               f(a.to_backward, b.to_backward),
@@ -206,6 +208,7 @@ StageCost StageCost::slowed(double times) const {
   cost.lead += (times - 1) * backward_kernels;
   for (StateTime* state : {&cost.update, &cost.updating, &cost.accumulate})
     state->whole *= times, state->least *= times;
+  cost.before_parameters *= times;
   cost.computing *= times;
   cost.forward_computing *= times;
   return cost;
@@ -307,7 +310,6 @@ ProbeCosts probe_costs(const ir::Plan& plan, size_t stages, const Conditions& on
                        const ActSeconds& seconds) {
   ProbeCosts costs;
   const size_t classes = plan.classes.size() / stages;
-  const bool allocates = on.usual.framework->allocator.has_value();
   const std::vector<std::vector<bool>> elsewhere = read_elsewhere(plan);
   for (size_t stage = 0; stage < stages; ++stage) {
     const size_t cls = stage * classes;
@@ -320,7 +322,7 @@ ProbeCosts probe_costs(const ir::Plan& plan, size_t stages, const Conditions& on
     times.least = on.shares_nics ? seconds_on(on.least) : times.alone;
     for (double& launch : times.launches) launch /= slow_host;
     costs.stages.push_back(
-        stage_cost(plan, program_at, allocates, times, at(elsewhere, program_at), experts));
+        stage_cost(plan, program_at, on.usual.framework, times, at(elsewhere, program_at), experts));
     if (on.slowest > 1) note_slower(program, seconds_on(on.slow), on.slowest, costs.stages.back());
     if (stage == 0) continue;
     costs.boundaries.push_back(pulled_forward(program));

@@ -50,6 +50,7 @@ struct StageCost {
   // s of the host.
   StateTime accumulate;
   double accumulate_launches = 0;
+  double before_parameters = 0;  // s of kernels with which layers begin it and that read no parameters
   // How far the device is behind the host in the backward pass of a layer: the device's time, if kernels are
   // launched in time, minus the host's time for their launches. Below 0, kernels wait for launches. 0 for a
   // joint and for the ends of a model.
@@ -65,7 +66,8 @@ struct StageCost {
   // The part of expert_elements whose gradients ranks of context parallelism share out by expert: each rank
   // makes those of some experts, and makes them whole.
   double cp_made_elements = 0;
-  int layers = 0;  // of a stage
+  double apart_tensors = 0;  // parameters, not of experts, that the framework gathers and reduces one by one
+  int layers = 0;            // of a stage
   // Bytes on a device with nothing sharded, by ir::MemoryKind. Activations: bytes that each micro-batch in
   // flight keeps; workspace: other bytes that stay, mainly slots of transfers.
   std::array<double, ir::memory_kinds> bytes{};

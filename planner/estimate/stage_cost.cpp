@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 
+#include "backends/machines/framework.h"
 #include "ir/derived_name.h"
 #include "ir/ops/updates.h"
 #include "ir/parameter_kinds.h"
@@ -23,7 +25,8 @@ bool is_kernel(const ir::Program& program, const ir::Actor& actor) {
   return (on_device && actor.comm < 0) || runs_on_host(program, actor);
 }
 
-void add_elements(const ir::Program& program, const Experts& experts, StageCost& cost) {
+// `apart`: tensors of so many elements or more are gathered and reduced one by one; 0: none.
+void add_elements(const ir::Program& program, int64_t apart, const Experts& experts, StageCost& cost) {
   for (const ir::Actor& actor : program.actors) {
     const auto updates = ir::updates_of(actor.op, actor.attrs);
     for (size_t t = 0; updates && t < updates->tensors; ++t) {
@@ -31,7 +34,10 @@ void add_elements(const ir::Program& program, const Experts& experts, StageCost&
       const auto elements = static_cast<double>(weight.type.elements());
       cost.elements += elements;
       const auto expert = experts.find(weight.name);
-      if (expert == experts.end()) continue;
+      if (expert == experts.end()) {
+        if (apart > 0 && weight.type.elements() >= apart) ++cost.apart_tensors;
+        continue;
+      }
       cost.expert_elements += elements;
       if (expert->second) cost.cp_made_elements += elements;
     }
@@ -67,6 +73,27 @@ double computing(const ir::Program& program, const std::vector<double>& seconds,
   for (size_t a = 0; a < program.actors.size(); ++a)
     if (computes(program, program.actors[a]) && asked(program.phase_of(program.actors[a]).kind))
       sum += seconds[a];
+  return sum;
+}
+
+// Seconds of the kernels with which layers begin their backward passes and that read no parameters: gradients
+// of weights, unless these run beside collectives of tensor parallelism.
+double before_parameters(const ir::Program& program, const std::vector<double>& seconds) {
+  std::set<int> reading;  // layers
+  double sum = 0;
+  for (size_t a = 0; a < program.actors.size(); ++a) {
+    const ir::Actor& actor = program.actors[a];
+    if (!is_kernel(program, actor) || actor.layer < 0 || actor.is(ir::OpKind::accumulate) ||
+        program.phase_of(actor).kind != ir::PhaseKind::backward || reading.contains(actor.layer))
+      continue;
+    const bool reads = std::ranges::any_of(actor.inputs, [&](const ir::Input& input) {
+      return input.program < 0 && at(program.registers, input.reg).memory == ir::MemoryKind::parameters;
+    });
+    if (reads)
+      reading.insert(actor.layer);
+    else
+      sum += seconds[a];
+  }
   return sum;
 }
 
@@ -187,8 +214,8 @@ std::vector<std::vector<bool>> read_elsewhere(const ir::Plan& plan) {
   return result;
 }
 
-StageCost stage_cost(const ir::Plan& plan, int program_at, bool allocates, const ActTimes& times,
-                     const std::vector<bool>& read_elsewhere, const Experts& experts) {
+StageCost stage_cost(const ir::Plan& plan, int program_at, const backends::Framework& framework,
+                     const ActTimes& times, const std::vector<bool>& read_elsewhere, const Experts& experts) {
   const ir::Program& program = at(plan.programs, program_at);
   const auto& [seconds, alone, launches, least] = times;
   StageCost cost;
@@ -202,6 +229,7 @@ StageCost stage_cost(const ir::Plan& plan, int program_at, bool allocates, const
       state_time(program, alone, alone, [](const ir::Actor& a) { return a.is(ir::OpKind::accumulate); });
   for (size_t a = 0; a < program.actors.size(); ++a)
     if (program.actors[a].is(ir::OpKind::accumulate)) cost.accumulate_launches += launches[a];
+  cost.before_parameters = before_parameters(program, alone);
   cost.lead = pass_seconds(program, alone).backward - pass_seconds(program, launches).backward;
   cost.computing =
       computing(program, alone, [](ir::PhaseKind kind) { return kind != ir::PhaseKind::update; });
@@ -213,8 +241,8 @@ StageCost stage_cost(const ir::Plan& plan, int program_at, bool allocates, const
     cost.waiting += waits;
     if (kind_of(phase) == ir::PhaseKind::forward) cost.forward_waiting += waits;
   }
-  add_elements(program, experts, cost);
-  if (allocates)
+  add_elements(program, framework.apart_elements, experts, cost);
+  if (framework.allocator)
     add_given_bytes(plan, program_at, cost);
   else
     add_bytes(program, read_elsewhere, cost);

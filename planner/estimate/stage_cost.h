@@ -2,7 +2,7 @@
 //
 //   const Experts experts = experts_in(laid);
 //   const auto elsewhere = read_elsewhere(plan);            // by program and register
-//   StageCost cost = stage_cost(plan, 0, false, times, elsewhere[0], experts);
+//   StageCost cost = stage_cost(plan, 0, framework, times, elsewhere[0], experts);
 //   note_slower(plan.programs[0], slow_seconds, 1.2, cost);  // acts on devices that are 1.2 times as slow
 #pragma once
 
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/machines/forward.h"
 #include "ir/plan.h"
 #include "planner/estimate/estimate.h"
 #include "planner/laid_out.h"
@@ -32,9 +33,9 @@ struct ActTimes {
   std::vector<double> seconds, alone, launches, least;
 };
 
-// `allocates`: memory is that of an allocator, not of an arena. `read_elsewhere`: of this program.
-StageCost stage_cost(const ir::Plan& plan, int program_at, bool allocates, const ActTimes& times,
-                     const std::vector<bool>& read_elsewhere, const Experts& experts);
+// `read_elsewhere`: of this program.
+StageCost stage_cost(const ir::Plan& plan, int program_at, const backends::Framework& framework,
+                     const ActTimes& times, const std::vector<bool>& read_elsewhere, const Experts& experts);
 
 // Notes how the cost grows with kernels. `seconds`: times of acts if kernels take `times` as long.
 void note_slower(const ir::Program& program, const std::vector<double>& seconds, double times,

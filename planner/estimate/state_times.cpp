@@ -61,6 +61,13 @@ double longer(const StageCost& stage, double seconds, double launches) {
   return std::max(stage.lead + seconds, launches) - std::max(stage.lead, 0.0);
 }
 
+// The time of other kernels over that of sums of gradients as they are made, for equal bytes: some frameworks
+// add those of 16 bits more slowly.
+double time_of_others(const backends::DeviceProfile& device, const GradientBytes& gradient) {
+  const auto share = device.half_op_share.find("accumulate");
+  return gradient.made == 2 && share != device.half_op_share.end() ? share->second : 1;
+}
+
 // How many backward passes of a stage may hide the reduction of its gradients. Without virtual stages that is
 // the pass of the last micro-batch. With them, a stage runs the last pp micro-batches chunk by chunk, and the
 // gradients of a chunk are reduced behind the chunks that follow.
@@ -99,14 +106,16 @@ class StateGroups {
         on_node_(on_node(job, mesh)) {}
 
   // Seconds of a collective over every `apart`-th data-parallel rank and `cp` ranks of context parallelism,
-  // while `stages` stages of a node communicate.
-  double seconds(sbp::Collective collective, double bytes, int apart, int cp, int stages) {
+  // while `stages` stages of a node communicate. With `tensors`, these go one by one (RunAct of
+  // sim/framework_effects.h).
+  double seconds(sbp::Collective collective, double bytes, int apart, int cp, int stages, double tensors) {
     if (bytes == 0) return 0;
     const sim::Span& span = span_of(apart, cp);
     if (span.ranks == 1) return 0;
-    return sim::seconds_beside(
-        job_.cluster, sim::collective_time(job_.cluster, collective, static_cast<int64_t>(bytes), span),
-        stages * on_node_);
+    sim::CommTime time = sim::collective_time(job_.cluster, collective, static_cast<int64_t>(bytes), span);
+    if (tensors > 0)
+      time.latency = tensors * (time.latency + span.ranks * job_.cluster.framework->piece_seconds);
+    return sim::seconds_beside(job_.cluster, time, stages * on_node_);
   }
 
   bool cp_stands_outside() const { return cp_stride_ > dp_stride_; }
@@ -147,14 +156,15 @@ StateTimes times_of(const Job& job, StateGroups& groups, const StageCost& stage,
   const planner::Sharding sharding = planner::sharding_of(h);
   const double update = sharding.states ? stage.update.sharded(sharded_part(h, stage)) : stage.update.whole;
   if (h.dp == 1 && h.cp == 1) return {update};
-  const auto among = [&](sbp::Collective collective, double bytes, int apart, int cp) {
-    return groups.seconds(collective, bytes, apart, cp, stages);
+  const auto among = [&](sbp::Collective collective, double bytes, int apart, int cp, double tensors = 0) {
+    return groups.seconds(collective, bytes, apart, cp, stages, tensors);
   };
   const int ep = planner::ep_in_dp(h);
   const double dense = stage.elements - stage.expert_elements, made = stage.cp_made_elements;
-  const auto gather_seconds = [&](double size) {
+  // Of `tensors` of the dense elements, if these go one by one.
+  const auto gather_seconds = [&](double size, double tensors) {
     const auto all_gather = sbp::Collective::all_gather;
-    return among(all_gather, dense * size, 1, h.cp) +
+    return among(all_gather, dense * size, 1, h.cp, tensors) +
            among(all_gather, (stage.expert_elements - made) * size, ep, h.cp) +
            (groups.cp_stands_outside()
                 ? among(all_gather, made * size / h.dp * ep, h.dp, h.cp) +
@@ -162,14 +172,18 @@ StateTimes times_of(const Job& job, StateGroups& groups, const StageCost& stage,
                 : among(all_gather, made * size / h.cp, ep, 1) + among(all_gather, made * size, h.dp, h.cp));
   };
   // Gradients that are made in parts are reduced only over data parallelism; then whole ones are gathered.
-  const auto reduce_seconds = [&](sbp::Collective collective, double size) {
+  const auto reduce_seconds = [&](sbp::Collective collective, double size, double tensors) {
     const bool whole = collective == sbp::Collective::all_reduce;
-    return among(collective, dense * size, 1, h.cp) +
+    return among(collective, dense * size, 1, h.cp, tensors) +
            among(collective, (stage.expert_elements - made) * size, ep, h.cp) +
            among(collective, made * size / h.cp, ep, 1) +
            (whole ? among(sbp::Collective::all_gather, made * size, h.dp, h.cp) : 0);
   };
   const double layers = std::max(1, stage.layers);
+  const bool apart = job.cluster.framework->apart_elements > 0;
+  const auto tensors_of = [&](double share) {
+    return apart ? std::max(1.0, share * stage.apart_tensors) : 0;
+  };
   // If backward passes are split, gradients are made in the second parts.
   const double behind = stage.weight > 0 ? stage.weight : stage.backward;
   const double behind_once = behind * passes_behind(job);
@@ -185,40 +199,48 @@ StateTimes times_of(const Job& job, StateGroups& groups, const StageCost& stage,
   const double reduced = stage.elements * gradient.reduced, gathered = stage.elements * parameter;
   const double last = share(std::fmod(reduced, bucket_bytes(h, reduced, layers)), reduced);
   const double next = share(bucket_bytes(h, gathered, layers), gathered);
-  // Kernels that cast or accumulate a gradient, scaled by the bytes that they move over the usual ones.
+  // Kernels that accumulate a gradient as it is made, scaled by the bytes that they move over the usual ones;
+  // the same for others, which cast gradients or accumulate them in float32.
   const auto kernels = [&](double bytes) {
     return stage.accumulate.sharded(bytes / (gradient.made + 2 * gradient.summed));
   };
+  const auto others = [&](double bytes) {
+    return time_of_others(job.cluster.device, gradient) * kernels(bytes);
+  };
   const double cast_once = !sharding.reduces_each_micro_batch() && gradient.is_cast(false)
-                               ? kernels(gradient.summed + gradient.reduced)
+                               ? others(gradient.summed + gradient.reduced)
                                : 0;
   if (!sharding.states) {
-    const double reduce = reduce_seconds(sbp::Collective::all_reduce, gradient.reduced) + cast_once;
+    const double reduce = reduce_seconds(sbp::Collective::all_reduce, gradient.reduced, 0) + cast_once;
     return {update + (h.overlap_grad ? added(job, reduce, behind_once, last) : reduce)};
   }
-  const double once = added(job, gather_seconds(parameter), h.overlap_param ? stage.forward : 0, next);
+  const double once = added(job, gather_seconds(parameter, 0), h.overlap_param ? stage.forward : 0, next);
   if (!sharding.reduces_each_micro_batch()) {
-    const double reduce = reduce_seconds(sbp::Collective::reduce_scatter, gradient.reduced) + cast_once;
+    const double reduce =
+        reduce_seconds(sbp::Collective::reduce_scatter, gradient.reduced, tensors_of(1)) + cast_once;
     return {update + once + (h.overlap_grad ? added(job, reduce, behind_once, last) : reduce)};
   }
-  const double reduce = layers * reduce_seconds(sbp::Collective::reduce_scatter, gradient.reduced / layers);
-  const double sums = kernels(sharded_part(h, stage) * (gradient.reduced + 2 * gradient.summed));
-  const double casts = gradient.is_cast(true) ? kernels(gradient.made + gradient.reduced) : 0;
+  const double reduce = layers * reduce_seconds(sbp::Collective::reduce_scatter, gradient.reduced / layers,
+                                                tensors_of(1 / layers));
+  const double summed = sharded_part(h, stage) * (gradient.reduced + 2 * gradient.summed);
+  const double sums = gradient.reduced == gradient.made ? kernels(summed) : others(summed);
+  const double casts = gradient.is_cast(true) ? others(gradient.made + gradient.reduced) : 0;
   const double launches = gradient.is_cast(true) ? stage.accumulate_launches : 0;
   const double kernels_more = sums + casts - stage.accumulate.whole;
   StateTimes times;
   if (!sharding.gathers_in_each_pass()) {
     times.once = update + once;
-    times.backward = added(job, reduce, behind, open) + longer(stage, kernels_more, launches);
-    times.behind_gradient = open * reduce;
+    times.behind_gradient = h.overlap_grad ? open * reduce : reduce;
+    times.backward =
+        (h.overlap_grad ? added(job, reduce, behind, open) : reduce) + longer(stage, kernels_more, launches);
     return times;
   }
   // In the backward pass a layer's gradients are reduced before the next layer's parameters are gathered, for
-  // which its kernels wait. Only the accumulation of gradients can hide them.
-  const double gather = layers * gather_seconds(parameter / layers);
-  const double waits = added(job, gather + reduce, sums, open);
+  // which its kernels wait. Only the accumulation of gradients can hide them, and what reads no parameters.
+  const double gather = layers * gather_seconds(parameter / layers, tensors_of(1 / layers));
+  const double waits = added(job, gather + reduce, sums + stage.before_parameters, open);
   times.once = update;
-  times.forward = added(job, gather, stage.forward, open);
+  times.forward = h.overlap_param ? added(job, gather, stage.forward, open) : gather;
   times.backward = longer(stage, waits + kernels_more, launches);
   times.before_input = times.before_gradient = open * gather;
   times.behind_gradient = open * reduce;

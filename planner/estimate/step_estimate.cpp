@@ -40,6 +40,7 @@ void add(StageCost& sum, const StageCost& part, double times = 1) {
   add(sum.updating, part.updating, times);
   add(sum.accumulate, part.accumulate, times);
   sum.accumulate_launches += times * part.accumulate_launches;
+  sum.before_parameters += times * part.before_parameters;
   sum.lead += times * part.lead;
   sum.computing += times * part.computing;
   sum.forward_computing += times * part.forward_computing;
@@ -48,6 +49,7 @@ void add(StageCost& sum, const StageCost& part, double times = 1) {
   sum.elements += times * part.elements;
   sum.expert_elements += times * part.expert_elements;
   sum.cp_made_elements += times * part.cp_made_elements;
+  sum.apart_tensors += times * part.apart_tensors;
   sum.layers += part.layers;
   sum.to_backward += times * part.to_backward;
   sum.to_weight += times * part.to_weight;
