@@ -38,7 +38,7 @@ void LoadBuilder::build(bool every_flow) {
     w_.loads.push_back({path, comm.bytes_on_link, ring ? ring_of(actor, comm) : -1});
   }
   mark_shared();
-  reduce_weights();
+  if (!every_flow) reduce_weights();  // flows of rings cross each link once
 }
 
 void LoadBuilder::add_cores() {
@@ -164,7 +164,9 @@ int LoadBuilder::add_path(const std::vector<int>& own, const std::map<int, int>&
   path.bandwidth = comm.link_bandwidth;
   for (auto& [link, count] : weight) {
     double capacity = at(w_.link_capacity, link);
-    double fit = std::min(1.0, capacity / (comm.link_bandwidth * self[link]));
+    // The members of a group on a node share its NICs evenly, even if one NIC is that of most of them.
+    const double fit =
+        platform_.is_in_fabric(link) ? 1 : std::min(1.0, capacity / (comm.link_bandwidth * self[link]));
     count = std::max(1, static_cast<int>(std::lround(count * fit)));
     path.bandwidth = std::min(path.bandwidth, capacity / count);
     path.links.insert(path.links.end(), static_cast<size_t>(count), link);

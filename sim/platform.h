@@ -40,6 +40,8 @@ class Platform {
   int node_of(int device) const { return cluster_.node_of(device); }
   // The leaf switch of a device; 0 if the fabric has one switch.
   int leaf_of(int device) const;
+  // Whether the link is one between switches, not of a device or a node.
+  bool is_in_fabric(int link) const { return link >= first_fabric_; }
   // True if bandwidth between leaves can be short.
   bool shares_uplinks() const { return first_uplink_ >= 0; }
   // True if links between nodes are alike for all pairs under the same leaves, so that devices can be folded.

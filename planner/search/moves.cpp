@@ -250,13 +250,16 @@ void add(MoveUses& all, const MoveUses& more) {
 std::vector<Job> with_split_backward(const Job& job, const Fixed& fixed) {
   const bool plain = job.parallel.virtual_stages == 1;
   Jobs jobs;
-  if (plain) jobs.push_back(with_schedule(job, planner::Schedule::zb_h1));
+  const auto add = [&](Job proposed) {
+    if (keeps_rules(proposed, fixed)) jobs.push_back(std::move(proposed));
+  };
+  if (plain) add(with_schedule(job, planner::Schedule::zb_h1));
   if (!plain || (fixed.is_free("virtual_stages", 2) && !fixed.is_pinned("stage_layers"))) {
     Job v_shaped = with(with_schedule(job, planner::Schedule::zb_v), "virtual_stages", 2);
     if (plain) v_shaped.parallel.stage_layers.clear(), v_shaped.train.recompute_layers.clear();
-    if (keeps_rules(v_shaped, fixed)) jobs.push_back(std::move(v_shaped));
+    add(std::move(v_shaped));
   }
-  if (plain && job.train.micro_batches > 2) jobs.push_back(with_schedule(job, planner::Schedule::zb_h2));
+  if (plain && job.train.micro_batches > 2) add(with_schedule(job, planner::Schedule::zb_h2));
   return jobs;
 }
 

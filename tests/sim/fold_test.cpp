@@ -197,6 +197,35 @@ TEST(Fold, OversubscribedLeavesAgree) {
   expect_agreement(pipeline(2, 4, 4, 4), cluster, 2);
 }
 
+// The uplink of a leaf has less bandwidth than a NIC under it.
+TEST(Fold, LeavesWithLessBandwidthThanANicAgree) {
+  for (const int nics : {1, 2})
+    for (const double oversubscription : {1.5, 4.0}) {
+      backends::Cluster cluster = make_cluster(4, 8, nics);
+      cluster.fabric.kind = backends::FabricKind::leaf_spine;
+      cluster.fabric.nodes_per_leaf = 1;
+      cluster.fabric.hop_latency = 1e-6;
+      cluster.fabric.oversubscription = oversubscription;
+      expect_agreement(pipeline(2, 8, 1, 4), cluster, 2);
+      expect_agreement(pipeline(4, 4, 2, 4), cluster, 4);
+      expect_agreement(pipeline(2, 2, 8, 4), cluster, 2);
+    }
+}
+
+// A group with two members on each node sends two rings through the uplinks of its leaves.
+TEST(Fold, EveryFlowThroughLeavesTakesAsLong) {
+  backends::Cluster cluster = make_cluster(2, 2, 1);
+  cluster.fabric.kind = backends::FabricKind::leaf_spine;
+  cluster.fabric.nodes_per_leaf = 1;
+  cluster.fabric.hop_latency = 1e-6;
+  cluster.fabric.oversubscription = 4;
+  const ir::Plan plan = data_parallel(4);
+  const double folded = simulate(plan, cluster, {.steps = 3}).step_seconds;
+  EXPECT_NEAR(simulate(plan, cluster, {.fold = false, .steps = 3}).step_seconds, folded, 1e-6 * folded);
+  const Options flows{.fold = false, .every_flow = true, .steps = 3};
+  EXPECT_NEAR(simulate(plan, cluster, flows).step_seconds, folded, 0.01 * folded);
+}
+
 // Stages of two nodes under leaves of three: no link separates transfers that cross leaves.
 TEST(Fold, LeavesThatFillUnevenlySplitOnlyWhatSharesTheirUplinks) {
   backends::Cluster cluster = make_cluster(8, 4, 4);
