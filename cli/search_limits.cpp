@@ -69,32 +69,6 @@ std::vector<std::string> words_in(const std::string& text) {
   return words;
 }
 
-// Replaces an open key by the value or range that the framework runs. Of several words, the key has to be
-// one.
-void restrict_key(const search::Dimension& d, const Given& allowed, const std::string& framework,
-                  GivenKeys& given) {
-  const std::string path = "parallel." + d.name_in_file();
-  const std::vector<std::string> words = words_in(allowed.text);
-  if (words.size() > 1) {
-    const auto asked = given.find(path);
-    if (asked == given.end() || std::ranges::count(words, asked->second.text) > 0) return;
-    throw Error::input(asked->second.where,
-                       fmt::format("{} runs {} {} alone ({})", framework, d.name_in_file(),
-                                   fmt::join(words, " or "), allowed.where));
-  }
-  const auto [found, open] = given.try_emplace(path, allowed);
-  if (open || found->second.text == allowed.text) return;
-  if (is_range(path, allowed)) {
-    const auto [least, most] = range_of(d, allowed);
-    Given asked = found->second;
-    if (!is_range(path, asked)) asked.text += ".." + asked.text;
-    const auto [first, last] = range_of(d, asked);
-    if (least <= first && last <= most) return;
-  }
-  throw Error::input(found->second.where, fmt::format("{} runs {} {} alone ({})", framework, d.name_in_file(),
-                                                      allowed.text, allowed.where));
-}
-
 // Whether the text of a framework's file, "bf16|fp32" or "1..64", has a value of a key that is not searched.
 bool has_value(const std::string& text, const std::string& value) {
   for (const std::string& word : words_in(text)) {
@@ -126,6 +100,37 @@ std::function<bool(const planner::Job&)> within(const search::Dimension& d, cons
   Request request;
   set(request, path, allowed);
   return [&d, only = value_of(d, request.job)](const planner::Job& job) { return value_of(d, job) == only; };
+}
+
+// Replaces an open key by the value or range that the framework runs. Of several words, the key has to be
+// one.
+void restrict_key(const search::Dimension& d, const Given& allowed, const std::string& framework,
+                  GivenKeys& given) {
+  const std::string path = "parallel." + d.name_in_file();
+  const std::vector<std::string> words = words_in(allowed.text);
+  if (words.size() > 1) {
+    const auto asked = given.find(path);
+    if (asked == given.end()) return;
+    Request request;
+    if (!is_range(path, asked->second)) {
+      set(request, path, asked->second);
+      if (within(d, allowed)(request.job)) return;
+    }
+    throw Error::input(asked->second.where,
+                       fmt::format("{} runs {} {} alone ({})", framework, d.name_in_file(),
+                                   fmt::join(words, " or "), allowed.where));
+  }
+  const auto [found, open] = given.try_emplace(path, allowed);
+  if (open || found->second.text == allowed.text) return;
+  if (is_range(path, allowed)) {
+    const auto [least, most] = range_of(d, allowed);
+    Given asked = found->second;
+    if (!is_range(path, asked)) asked.text += ".." + asked.text;
+    const auto [first, last] = range_of(d, asked);
+    if (least <= first && last <= most) return;
+  }
+  throw Error::input(found->second.where, fmt::format("{} runs {} {} alone ({})", framework, d.name_in_file(),
+                                                      allowed.text, allowed.where));
 }
 
 // A rule for each key that `some` limits, for messages with the condition in words, "pp is 2 or more", and

@@ -162,8 +162,8 @@ std::vector<Move> make_moves() {
       {"lay-out-degrees", own, "short steps",
        "the layout of every op, for plans of other degrees that could win by it", "3 plans"},
       {"lay-out-meshes", own,
-       "short steps, few runs of a layer, kernels below 85 % of the best step; beside a long one also the "
-       "estimate less 60 % of what is not kernels",
+       "short steps, few runs of a layer, kernels below 85 % of the best step; if that is long, the estimate "
+       "minus 60 % of its time beyond kernels is no longer",
        "the layout of every op, on meshes of several dimensions, inside nodes and across, and for replicas "
        "alone",
        "7 plans"},

@@ -265,8 +265,10 @@ TEST(SearchCommand, ExportsWhatItFindsWithinAFramework) {
     exported(stack, {"--stack=" + stack, "--precision=fp16", "--gradients=float32"});
     exported(stack, {"--stack=" + stack, "--model=gpt2", "--precision=bf16", "--global-batch=8", "--gpus=8"});
   }
-  EXPECT_THAT(exported("torchtitan", {"--stack=torchtitan", "--preset=modern", "--pp=4"}),
-              ::testing::HasSubstr("ZBVZeroBubble"));
+  const Words pipeline{"--stack=torchtitan", "--preset=modern", "--pp=4"};
+  EXPECT_THAT(exported("torchtitan", pipeline), ::testing::HasSubstr("ZBVZeroBubble"));
+  exported("torchtitan", {"--stack=torchtitan", "--preset=modern", "--pp=2", "--cluster=pcie-a100-80g",
+                          "--gpus=8", "--global-batch=16", "--hidden=2048", "--heads=16"});  // not zb-h1
   const Words experts{"--model=mixtral-8x7b", "--seq=4096", "--precision=bf16", "--micro-batch=1", "--tp=2"};
   for (const std::string stack : {"megatron", "nemo"}) exported(stack, experts);
 }
