@@ -100,7 +100,7 @@ TEST(Schedule, CountsWhatEveryChunkHasInFlight) {
 
 constexpr Schedule v_shaped[] = {Schedule::zb_v, Schedule::dualpipe_v};
 
-TEST(Schedule, FoldedOnesRunTheWayBackBeside) {
+TEST(Schedule, VShapedOnesRunTheWayBackBeside) {
   const Pipeline v{Schedule::zb_v, 2, 2, 3}, dual{Schedule::dualpipe_v, 2, 2, 4};
   EXPECT_EQ(text(v, 0),
             "F0.0 F0.1 F0.2 F1.0 B1.0 W1.0 F1.1 B1.1 W1.1 B0.0 W0.0 F1.2 B1.2 W1.2 B0.1 W0.1 B0.2 W0.2");
@@ -114,7 +114,7 @@ TEST(Schedule, FoldedOnesRunTheWayBackBeside) {
             "W0.2 B1.3 B0.3 W1.3 W0.3");
 }
 
-TEST(Schedule, FoldedOnesPlacePartsInAV) {
+TEST(Schedule, VShapedOnesPlacePartsInAV) {
   const PartPlaces plain{3, false}, v{3, true};
   for (int part = 0; part < 6; ++part) {
     EXPECT_EQ(plain.stage(part), part % 3);
@@ -125,7 +125,7 @@ TEST(Schedule, FoldedOnesPlacePartsInAV) {
 }
 
 // Both keep about as much as a stage of 1F1B does in whole stages: p of these are 2p halves.
-TEST(Schedule, FoldedOnesRunEveryMicroBatchInOrderInBoundedMemory) {
+TEST(Schedule, VShapedOnesRunEveryMicroBatchInOrderInBoundedMemory) {
   for (const Schedule kind : v_shaped)
     for (int stages = 2; stages <= 6; ++stages)
       for (int micro_batches = 1; micro_batches <= 4 * stages + 3; ++micro_batches)
@@ -149,7 +149,7 @@ TEST(Schedule, FoldedOnesRunEveryMicroBatchInOrderInBoundedMemory) {
         }
 }
 
-TEST(Schedule, CountsWhatFoldedOnesHaveInFlight) {
+TEST(Schedule, CountsWhatVShapedOnesHaveInFlight) {
   for (const Schedule kind : v_shaped)
     for (const int stages : {2, 3, 5})
       for (const int micro_batches : {1, 4, 9, 30, 71})

@@ -106,8 +106,8 @@ TEST(Schedules, EstimatesOfEachAreNearTheSimulation) {
   }
 }
 
-// With one micro-batch a stage gathers parameters and reduces gradients while it waits for the other stage, the
-// more so the more virtual stages there are.
+// With one micro-batch a stage gathers parameters and reduces gradients while it waits for the other stage,
+// the more so the more virtual stages there are.
 TEST(Schedules, StatesOfOneMicroBatchAreSharedWhileAStageWaits) {
   for (const int virtual_stages : {1, 2, 4}) {
     Job job = small_gpt(8);
