@@ -330,11 +330,12 @@ MovedBytes moved_bytes(const ir::Plan& plan, const backends::Cluster& cluster, c
   return {sent.between_nodes > 0 ? sent.between_nodes : sent.in_node, sent.between_nodes + sent.in_node};
 }
 
-std::vector<double> act_seconds(const ir::Plan& plan, const backends::Cluster& cluster, int cls) {
+std::vector<double> act_seconds(const ir::Plan& plan, const backends::Cluster& cluster, int cls,
+                                const Beside& others) {
   const ir::RankClass& members = at(plan.classes, cls);
   std::vector<double> seconds;
   for (const ActCost& cost : ActCosts(plan, cluster).of(members.program, members.devices.front()))
-    seconds.push_back(cost.total());
+    seconds.push_back(cost.seconds + seconds_beside(cluster, cost.comm, others));
   return seconds;
 }
 

@@ -19,6 +19,29 @@ std::vector<int> units_in(const std::vector<int>& devices, const std::vector<int
   return units;
 }
 
+// A factor that makes numbers whole: exactly if all are whole, otherwise within 1 % of each, or of the
+// largest over as many parts.
+double whole_scale(const std::vector<double>& numbers) {
+  int64_t divisor = 0;
+  double least = numbers.front(), most = least;
+  bool whole = true;
+  for (double number : numbers) {
+    whole = whole && number == std::floor(number);
+    if (whole) divisor = std::gcd(divisor, static_cast<int64_t>(number));
+    least = std::min(least, number), most = std::max(most, number);
+  }
+  if (whole) return 1 / static_cast<double>(divisor);
+  constexpr int most_parts = 64;
+  for (int parts = 1; parts <= most_parts; ++parts) {
+    const double scale = parts / least;
+    const bool fits = std::all_of(numbers.begin(), numbers.end(), [&](double number) {
+      return std::abs(std::round(number * scale) - number * scale) <= 0.01 * number * scale;
+    });
+    if (fits) return scale;
+  }
+  return most_parts / most;
+}
+
 }  // namespace
 
 void LoadBuilder::build(bool every_flow) {
@@ -37,8 +60,8 @@ void LoadBuilder::build(bool every_flow) {
     bool ring = every_flow && w_.actor(actor).kind == ir::ActorKind::collective;
     w_.loads.push_back({path, comm.bytes_on_link, ring ? ring_of(actor, comm) : -1});
   }
+  make_weights_whole(every_flow);  // the flows of a ring cross each link once
   mark_shared();
-  if (!every_flow) reduce_weights();  // flows of rings cross each link once
 }
 
 void LoadBuilder::add_cores() {
@@ -57,6 +80,7 @@ bool LoadBuilder::load_cores(int actor, const ActCost& cost) {
   wired.wait = to_ticks(cost.comm.latency);
   wired.load = static_cast<int>(w_.loads.size());
   Path path{{}, core_rate, false};
+  Weights weights;
   std::map<int, int> crowd;  // threads by node
   std::vector<int> threads{actor};
   if (wired.joint >= 0) threads = at(w_.joints, wired.joint);
@@ -65,12 +89,13 @@ bool LoadBuilder::load_cores(int actor, const ActCost& cost) {
     const WiredActor& member = at(w_.actors, thread);
     const int node = platform_.node_of(at(w_.plan->classes, member.unit).devices.front());
     path.bandwidth = std::min(path.bandwidth, core_rate * platform_.cores() / ++crowd[node]);
-    path.links.push_back(first_core_ + node);
-    path.links.push_back(first_core_ + platform_.nodes() + member.queue);
+    ++weights[first_core_ + node];
+    ++weights[first_core_ + platform_.nodes() + member.queue];
   }
   wired.alone = wired.wait + to_ticks(work * core_rate / path.bandwidth);
   w_.loads.push_back({static_cast<int>(w_.paths.size()), work * core_rate});
   w_.paths.push_back(std::move(path));
+  weights_.push_back(std::move(weights));
   return true;
 }
 
@@ -103,82 +128,83 @@ int LoadBuilder::path_of(int actor, const CommTime& comm) {
   for (const ir::Input& input : op.inputs) {
     if (peers < 0) peers = input.peers;
   }
-  int key = collective ? op.comm : peers;
-  auto [path, made] =
-      known_.try_emplace({collective ? 0 : 1, key, wired.unit, comm.between_nodes, comm.link_bandwidth});
+  auto [path, made] = known_.try_emplace({!collective, collective ? op.comm : peers, op.collective,
+                                          wired.unit, comm.between_nodes, comm.link_bandwidth});
   if (made)
-    path->second = collective ? collective_path(wired.unit, key, comm) : pull_path(wired.unit, key, comm);
+    path->second = collective ? collective_path(op, wired.unit, comm) : pull_path(wired.unit, peers, comm);
   return path->second;
 }
 
-int LoadBuilder::collective_path(int unit, int comm_index, const CommTime& comm) {
-  const ir::Comm& groups = at(w_.plan->comms, comm_index);
-  std::vector<int> own_group = group_of(groups, at(w_.plan->classes, unit).devices.front());
-  std::vector<int> units = units_in(own_group, unit_of_);
-  std::map<int, int> crossings;
+int LoadBuilder::collective_path(const ir::Actor& op, int unit, const CommTime& comm) {
+  const ir::Comm& groups = at(w_.plan->comms, op.comm);
+  const std::vector<int> own_group = group_of(groups, at(w_.plan->classes, unit).devices.front());
+  const std::vector<int> units = units_in(own_group, unit_of_);
+  const Weights own = platform_.collective(op.collective, own_group, comm.between_nodes);
+  Weights crossings;
   for (const auto& group : groups.groups) {
     if (units_in(group, unit_of_) != units) continue;
-    for (int link : platform_.collective(group, comm.between_nodes)) ++crossings[link];
+    for (const auto& [link, flows] :
+         group == own_group ? own : platform_.collective(op.collective, group, comm.between_nodes))
+      crossings[link] += flows;
   }
-  return add_path(platform_.collective(own_group, comm.between_nodes), crossings, comm);
+  return add_path(own, crossings, comm);
 }
 
 int LoadBuilder::ring_of(int actor, const CommTime& comm) {
   const ir::Actor& op = w_.actor(actor);
-  int unit = at(w_.actors, actor).unit, rounds = op.collective == sbp::Collective::all_reduce ? 2 : 1;
-  auto [ring, made] = rings_.try_emplace({op.comm, unit, rounds}, static_cast<int>(w_.rings.size()));
+  const int unit = at(w_.actors, actor).unit;
+  auto [ring, made] = rings_.try_emplace({op.comm, unit, op.collective}, static_cast<int>(w_.rings.size()));
   if (made) {
     std::vector<int> group =
         group_of(at(w_.plan->comms, op.comm), at(w_.plan->classes, unit).devices.front());
-    w_.rings.push_back(sim::ring_of(platform_, group, comm.between_nodes, rounds));
+    w_.rings.push_back(sim::ring_of(platform_, op.collective, group, comm.between_nodes));
   }
   return ring->second;
 }
 
 int LoadBuilder::pull_path(int unit, int peers, const CommTime& comm) {
   const auto& source = at(w_.plan->peers, peers).source;
-  std::map<int, int> crossings;
-  std::vector<int> own;
+  Weights own, crossings;
   for (int device : at(w_.plan->classes, unit).devices) {
-    int from = at(source, device);
+    const int from = at(source, device);
     if (from < 0 || from == device) continue;
-    std::vector<int> links = platform_.transfer(from, device);
-    if (own.empty()) own = links;
-    for (int link : links) ++crossings[link];
+    const bool first = crossings.empty();
+    for (int link : platform_.transfer(from, device)) {
+      ++crossings[link];
+      if (first) ++own[link];
+    }
   }
   return add_path(own, crossings, comm);
 }
 
-int LoadBuilder::add_path(const std::vector<int>& own, const std::map<int, int>& crossings,
-                          const CommTime& comm) {
-  std::map<int, int> self, weight;  // by link that stands for its like
-  std::map<int, int> times;
-  for (int link : own) ++times[link];
-  for (const auto& [link, count] : times) {
-    int stands = at(alike_, link);
-    self[stands] = std::max(self[stands], count);
-    auto crossing = crossings.find(stands);
-    if (crossing != crossings.end()) weight[stands] = crossing->second;
+int LoadBuilder::add_path(const Weights& own, const Weights& crossings, const CommTime& comm) {
+  Weights self, weights;  // by link that stands for its like
+  for (const auto& [link, flows] : own) {
+    const int stands = at(alike_, link);
+    self[stands] = std::max(self[stands], flows);
+    if (const auto crossing = crossings.find(stands); crossing != crossings.end())
+      weights[stands] = crossing->second;
   }
   Path path;
   path.bandwidth = comm.link_bandwidth;
-  for (auto& [link, count] : weight) {
-    double capacity = at(w_.link_capacity, link);
+  for (auto& [link, flows] : weights) {
+    const double capacity = at(w_.link_capacity, link);
     // The members of a group on a node share its NICs evenly, even if one NIC is that of most of them.
-    const double fit =
-        platform_.is_in_fabric(link) ? 1 : std::min(1.0, capacity / (comm.link_bandwidth * self[link]));
-    count = std::max(1, static_cast<int>(std::lround(count * fit)));
-    path.bandwidth = std::min(path.bandwidth, capacity / count);
-    path.links.insert(path.links.end(), static_cast<size_t>(count), link);
+    if (!platform_.is_in_fabric(link)) {
+      const double fit = std::min(1.0, capacity / (comm.link_bandwidth * self[link]));
+      flows = std::max(1.0, std::round(flows * fit));
+    }
+    path.bandwidth = std::min(path.bandwidth, capacity / flows);
   }
-  bool bound = std::all_of(weight.begin(), weight.end(), [&](const auto& entry) {
+  const bool bound = std::all_of(weights.begin(), weights.end(), [&](const auto& entry) {
     return comm.link_bandwidth < at(w_.link_capacity, entry.first) / entry.second * (1 - 1e-9);
   });
   if (bound) {  // the model's limit is not one of the links: add a link for it
-    path.links.push_back(static_cast<int>(w_.link_capacity.size()));
+    weights[static_cast<int>(w_.link_capacity.size())] = 1;
     w_.link_capacity.push_back(comm.link_bandwidth);
   }
   w_.paths.push_back(std::move(path));
+  weights_.push_back(std::move(weights));
   return static_cast<int>(w_.paths.size()) - 1;
 }
 
@@ -215,24 +241,22 @@ void LoadBuilder::mark_shared() {
   }
 }
 
-// Divides the weights on a link, and its capacity, by the weights' common divisor.
-void LoadBuilder::reduce_weights() {
-  std::vector<int> divisor(w_.link_capacity.size(), 0);
-  for (const Path& path : w_.paths) {
-    std::map<int, int> weight;
-    for (int link : path.links) ++weight[link];
-    for (const auto& [link, count] : weight) at(divisor, link) = std::gcd(at(divisor, link), count);
+// The links of each path. A link's capacity is scaled with its weights, unless it is to be kept.
+void LoadBuilder::make_weights_whole(bool keep_capacities) {
+  std::vector<std::vector<double>> on_link(w_.link_capacity.size());
+  for (const Weights& weights : weights_)
+    for (const auto& [link, flows] : weights) at(on_link, link).push_back(flows);
+  std::vector<double> scale(on_link.size(), 1);
+  for (size_t link = 0; link < on_link.size() && !keep_capacities; ++link) {
+    if (on_link[link].empty()) continue;
+    scale[link] = whole_scale(on_link[link]);
+    w_.link_capacity[link] *= scale[link];
   }
-  for (Path& path : w_.paths) {
-    std::map<int, int> weight;
-    for (int link : path.links) ++weight[link];
-    path.links.clear();
-    for (const auto& [link, count] : weight)
-      path.links.insert(path.links.end(), static_cast<size_t>(count / at(divisor, link)), link);
-  }
-  for (size_t link = 0; link < divisor.size(); ++link) {
-    if (divisor[link] > 1) w_.link_capacity[link] /= divisor[link];
-  }
+  for (size_t path = 0; path < w_.paths.size(); ++path)
+    for (const auto& [link, flows] : weights_[path]) {
+      const double whole = std::max(1.0, std::round(flows * at(scale, link)));
+      w_.paths[path].links.insert(w_.paths[path].links.end(), static_cast<size_t>(whole), link);
+    }
 }
 
 }  // namespace boxcar::sim

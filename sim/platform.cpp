@@ -54,42 +54,53 @@ std::vector<int> Platform::transfer(int from, int to) const {
   int source = leaf_of(from), target = leaf_of(to);
   if (first_uplink_ >= 0 && source != target)
     links.insert(links.end(), {uplink_of(source), uplink_of(target) + 1});
-  add_fabric(cluster_.node_of(from), cluster_.node_of(to), 1, links);
+  for (int link : fabric_links(cluster_.node_of(from), cluster_.node_of(to))) links.push_back(link);
   return links;
 }
 
-void Platform::add_fabric(int from, int to, int times, std::vector<int>& links) const {
-  if (fabric_.capacities().empty() || from == to) return;
-  std::vector<int> route = fabric_.route(from, to);
-  for (int& link : route) link += first_fabric_;
-  for (int i = 0; i < times; ++i) links.insert(links.end(), route.begin(), route.end());
+std::vector<int> Platform::fabric_links(int from, int to) const {
+  if (fabric_.capacities().empty() || from == to) return {};
+  std::vector<int> links = fabric_.route(from, to);
+  for (int& link : links) link += first_fabric_;
+  return links;
 }
 
-std::vector<int> Platform::collective(const std::vector<int>& devices, bool between_nodes) const {
-  std::vector<int> links;
-  if (between_nodes && nics_ == 0) return links;
-  std::map<int, int> ranks;  // by node
-  std::vector<int> nodes;    // in the order of ranks: the ring
+std::map<int, double> Platform::collective(sbp::Collective collective, const std::vector<int>& devices,
+                                           bool between_nodes) const {
+  std::map<int, double> loads;
+  if (between_nodes && nics_ == 0) return loads;
+  std::map<int, int> on_node;  // members
+  std::vector<int> nodes;      // in the order of ranks: the ring
   for (int device : devices) {
-    int link = between_nodes ? nic_of(device) : port_of(device), node = cluster_.node_of(device);
-    links.insert(links.end(), {link, link + 1});
-    if (++ranks[node] == 1) nodes.push_back(node);
+    const int link = between_nodes ? nic_of(device) : port_of(device), node = cluster_.node_of(device);
+    ++loads[link], ++loads[link + 1];
+    if (++on_node[node] == 1) nodes.push_back(node);
   }
-  if (!between_nodes) return links;
-  std::map<int, int> leaf_rings;  // rings that pass through a leaf: the most ranks on one of its nodes
-  int rings = 0;
-  for (const auto& [node, count] : ranks) {
-    int& most = leaf_rings[leaf_of(node * cluster_.node.gpus)];
-    most = std::max(most, count);
-    rings = std::max(rings, count);
+  if (!between_nodes) return loads;
+  const auto ranks = static_cast<int>(devices.size());
+  int most = 0;  // members of a node: rings
+  std::map<int, int> in_leaf;
+  for (const auto& [node, members] : on_node) {
+    most = std::max(most, members);
+    in_leaf[leaf_of(node * cluster_.node.gpus)] += members;
   }
-  for (size_t i = 0; i < nodes.size(); ++i) add_fabric(nodes[i], nodes[(i + 1) % nodes.size()], rings, links);
-  if (first_uplink_ < 0 || leaf_rings.size() < 2) return links;
-  for (const auto& [leaf, count] : leaf_rings) {
-    for (int ring = 0; ring < count; ++ring)
-      links.insert(links.end(), {uplink_of(leaf), uplink_of(leaf) + 1});
+  if (first_uplink_ >= 0 && in_leaf.size() > 1) {
+    for (const auto& [leaf, members] : in_leaf) {
+      const double flows = flows_from_leaf(collective, ranks, most, members);
+      loads[uplink_of(leaf)] += flows, loads[uplink_of(leaf) + 1] += flows;
+    }
   }
-  return links;
+  const auto add = [&](int from, int to, double flows) {
+    for (int link : fabric_links(from, to)) loads[link] += flows;
+  };
+  if (collective != sbp::Collective::all_to_all) {
+    for (size_t i = 0; i < nodes.size(); ++i) add(nodes[i], nodes[(i + 1) % nodes.size()], most);
+    return loads;
+  }
+  for (const auto& [from, senders] : on_node)
+    for (const auto& [to, receivers] : on_node)
+      add(from, to, static_cast<double>(senders * receivers) / (ranks - most));
+  return loads;
 }
 
 std::vector<int> Platform::links_of(int device) const {

@@ -11,10 +11,12 @@
 // Bandwidths are bytes/s one way.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "backends/machines/cluster.h"
 #include "sbp/at.h"
+#include "sbp/boxing.h"
 #include "sim/fabric.h"
 
 namespace boxcar::sim {
@@ -31,9 +33,11 @@ class Platform {
 
   // Links that a point-to-point transfer crosses; from != to.
   std::vector<int> transfer(int from, int to) const;
-  // Links that a collective of `devices` loads, each as often as members load it: every member's bottleneck
-  // link up and down, and the uplinks of each leaf once for every ring that leaves it.
-  std::vector<int> collective(const std::vector<int>& devices, bool between_nodes) const;
+  // Bytes over each link that a collective of `devices` loads, for each byte on a member's link
+  // (CommTime::bytes_on_link): every member's link up and down, and between switches what leaves them. Rings
+  // go from node to node, once for each member that a node has; in an exchange each node sends to each.
+  std::map<int, double> collective(sbp::Collective collective, const std::vector<int>& devices,
+                                   bool between_nodes) const;
 
   // Links of one device, for folding: its ports, its NICs, its leaf's uplinks.
   std::vector<int> links_of(int device) const;
@@ -52,8 +56,8 @@ class Platform {
   int port_of(int device) const;  // even link number
   int uplink_of(int leaf) const;  // even link number, -1: none
   void add_pair(double capacity);
-  // Appends the links of the fabric between two nodes, `times` times.
-  void add_fabric(int from, int to, int times, std::vector<int>& links) const;
+  // The links of the fabric between two nodes.
+  std::vector<int> fabric_links(int from, int to) const;
 
   const backends::Cluster& cluster_;
   Fabric fabric_;

@@ -18,27 +18,48 @@ void add_ring(const Platform& platform, const std::vector<int>& devices, Ring& r
   }
 }
 
+Ring exchange_of(const Platform& platform, const std::vector<int>& devices, bool between_nodes) {
+  Ring exchange;
+  exchange.rounds = 1;
+  int fewest = static_cast<int>(devices.size());  // ranks that one sends to
+  for (int from : devices) {
+    int receivers = 0;
+    for (int to : devices) {
+      if (to == from || (between_nodes && platform.node_of(to) == platform.node_of(from))) continue;
+      exchange.hops.push_back({platform.transfer(from, to), static_cast<int>(exchange.hops.size())});
+      ++receivers;
+    }
+    fewest = std::min(fewest, receivers);
+  }
+  exchange.part = 1.0 / fewest;
+  return exchange;
+}
+
 }  // namespace
 
-Ring ring_of(const Platform& platform, const std::vector<int>& devices, bool between_nodes,
-             int rounds_per_rank) {
-  Ring ring;
+Ring ring_of(const Platform& platform, sbp::Collective collective, const std::vector<int>& devices,
+             bool between_nodes) {
+  if (collective == sbp::Collective::all_to_all) return exchange_of(platform, devices, between_nodes);
   std::map<int, std::vector<int>> by_node;
   for (int device : devices) by_node[platform.node_of(device)].push_back(device);
-  size_t ranks = by_node.begin()->second.size();
-  bool even =
-      std::all_of(by_node.begin(), by_node.end(), [&](const auto& n) { return n.second.size() == ranks; });
+  const size_t members = by_node.begin()->second.size();
+  const bool even =
+      std::all_of(by_node.begin(), by_node.end(), [&](const auto& n) { return n.second.size() == members; });
+  Ring ring;
+  int ranks = static_cast<int>(devices.size());
   if (!between_nodes || !even) {
     add_ring(platform, devices, ring);
-    ring.rounds = rounds_per_rank * (static_cast<int>(devices.size()) - 1);
-    return ring;
+  } else {
+    for (size_t rank = 0; rank < members; ++rank) {
+      std::vector<int> there;
+      for (const auto& [node, on_node] : by_node) there.push_back(on_node[rank]);
+      add_ring(platform, there, ring);
+    }
+    ranks = static_cast<int>(by_node.size());
   }
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    std::vector<int> members;
-    for (const auto& [node, there] : by_node) members.push_back(there[rank]);
-    add_ring(platform, members, ring);
-  }
-  ring.rounds = rounds_per_rank * (static_cast<int>(by_node.size()) - 1);
+  const int times_around = collective == sbp::Collective::all_reduce ? 2 : 1;
+  ring.rounds = times_around * (ranks - 1);
+  ring.part = 1.0 / ring.rounds;
   return ring;
 }
 
@@ -50,7 +71,7 @@ void RingFlows::start(int lead, const Ring& ring, double bytes) {
   size_t hops = ring.hops.size();
   run = {lead,
          &ring,
-         bytes / ring.rounds,
+         bytes * ring.part,
          std::vector<int>(hops, 0),
          std::vector<int>(hops, 0),
          static_cast<int>(hops) * ring.rounds};

@@ -2,6 +2,7 @@
 //
 //   all_reduce over ranks 0 1 2 3 of a node: 6 rounds of 4 flows, 0 -> 1, 1 -> 2, 2 -> 3, 3 -> 0
 //   over 2 nodes of 4: 4 rings, rank k of one node to rank k of the other, 2 rounds each way
+//   all_to_all over 2 nodes of 4: one round of 32 flows, from each rank to each on the other node
 //
 // A rank sends its part of a round once it has sent its part of the round before and received its
 // neighbour's. All flows together carry the bytes that the one-flow form puts on each member's link, so that
@@ -24,12 +25,13 @@ struct Ring {
   };
   std::vector<Hop> hops;
   int rounds = 0;
+  double part = 1;  // of the bytes on a member's link, in one hop of a round
 };
 
-// Rings over `devices` in rank order: one inside a node, otherwise one for each rank of a node.
-// `rounds_per_rank`: how often a part goes round (2 for all_reduce, otherwise 1).
-Ring ring_of(const Platform& platform, const std::vector<int>& devices, bool between_nodes,
-             int rounds_per_rank);
+// Rings over `devices` in rank order: one inside a node, otherwise one for each rank of a node. For an
+// all-to-all, hops from each rank to each, without those inside nodes if the exchange is between nodes.
+Ring ring_of(const Platform& platform, sbp::Collective collective, const std::vector<int>& devices,
+             bool between_nodes);
 
 // Runs rings; tags of its flows are numbers from `first_tag`.
 class RingFlows {

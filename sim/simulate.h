@@ -13,6 +13,7 @@
 
 #include "backends/machines/forward.h"
 #include "ir/plan.h"
+#include "sim/models/collective_time.h"
 
 namespace boxcar::sim {
 
@@ -61,8 +62,9 @@ struct Result {
 // Throws Error (cannot run) if the plan hangs, naming who waits for whom, or if a quota is exceeded.
 Result simulate(const ir::Plan& plan, const backends::Cluster& cluster, const Options& options = {});
 
-// Seconds of one act when nothing contends: kernels from kernel_time, communication from collective_time. By
-// actor of the program of class `cls`.
-std::vector<double> act_seconds(const ir::Plan& plan, const backends::Cluster& cluster, int cls);
+// Seconds of one act when nothing contends but others' traffic: kernels from kernel_time, communication from
+// collective_time. By actor of the program of class `cls`.
+std::vector<double> act_seconds(const ir::Plan& plan, const backends::Cluster& cluster, int cls,
+                                const Beside& others = {});
 
 }  // namespace boxcar::sim

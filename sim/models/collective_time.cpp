@@ -96,6 +96,24 @@ CommTime in_node(const Cluster& cluster, Collective collective, double bytes, in
   return best;
 }
 
+double part_leaving(Collective collective, const Span& span) {
+  if (span.leaves < 2) return 0;
+  const double in_leaf = static_cast<double>(span.ranks) / span.leaves;
+  return flows_from_leaf(collective, span.ranks, span.ranks_per_node, in_leaf) / in_leaf;
+}
+
+// The part of a node's NICs that `devices` of it want.
+double wanted(const Node& node, const CommTime& alone, int devices) {
+  return std::min(devices, node.gpus) * alone.link_bandwidth / (node.nics * node.nic_bandwidth);
+}
+
+// `full`: the part of the NICs' bandwidth that is used.
+double seconds_beside(const Cluster& cluster, const CommTime& alone, const Beside& others, double full) {
+  const double narrow = alone.leaving * others.of_leaf * cluster.fabric.oversubscription;
+  const double times = others.on_nic * std::max(1.0, full * narrow);
+  return alone.latency + times * alone.bytes_on_link / alone.link_bandwidth;
+}
+
 // Seconds that one step between nodes adds beside the protocol's own.
 double net_latency(const Cluster& cluster, const Span& span) {
   return cluster.node.nic_latency + (span.leaves > 1 ? 2 * cluster.fabric.hop_latency : 0);
@@ -105,6 +123,7 @@ CommTime exchange_between(const Cluster& cluster, const ExchangedBytes& sent, co
   const CollectiveModel& model = cluster.collective;
   CommTime time;
   time.between_nodes = true;
+  time.leaving = part_leaving(Collective::all_to_all, span);
   time.algorithm = "exchange";
   time.link_bandwidth = nic_bandwidth(cluster.node, span.ranks_per_node);
   time.latency = model.net_exchange.base + net_latency(cluster, span);
@@ -159,6 +178,7 @@ void try_trees(const Cluster& cluster, double bytes, const Span& span, CommTime*
 CommTime between_nodes(const Cluster& cluster, Collective collective, double bytes, const Span& span) {
   CommTime best;
   best.between_nodes = true;
+  best.leaving = part_leaving(collective, span);
   best.link_bandwidth = nic_bandwidth(cluster.node, span.ranks_per_node);
   try_rings(cluster, collective, bytes, span, &best);
   if (collective == Collective::all_reduce) try_trees(cluster, bytes, span, &best);
@@ -170,6 +190,11 @@ CommTime between_nodes(const Cluster& cluster, Collective collective, double byt
 int nodes_per_leaf(const Cluster& cluster) {
   const backends::Fabric& fabric = cluster.fabric;
   return fabric.kind == backends::FabricKind::leaf_spine ? fabric.nodes_per_leaf : 0;
+}
+
+double flows_from_leaf(Collective collective, int ranks, int on_node, double in_leaf) {
+  if (collective != Collective::all_to_all) return on_node;
+  return in_leaf * (ranks - in_leaf) / (ranks - on_node);
 }
 
 int leaves_of(const Cluster& cluster) {
@@ -235,7 +260,9 @@ CommTime transfer_time(const Cluster& cluster, int64_t bytes, int from, int to) 
   const CollectiveModel& model = cluster.collective;
   double size = static_cast<double>(bytes);
   if (cluster.node_of(from) != cluster.node_of(to)) {
+    const int per_leaf = nodes_per_leaf(cluster);
     time.between_nodes = true;
+    time.leaving = per_leaf > 0 && cluster.node_of(from) / per_leaf != cluster.node_of(to) / per_leaf ? 1 : 0;
     time.algorithm = "p2p";
     time.link_bandwidth = nic_bandwidth(node, 1) *
                           std::min(1.0, model.flow_share / (model.net_exchange.share * model.nic_share));
@@ -270,12 +297,16 @@ CommTime host_transfer_time(const Cluster& cluster, int64_t bytes, int from, int
   return copy;
 }
 
-double seconds_beside(const backends::Cluster& cluster, const CommTime& alone, int devices) {
+double seconds_beside(const Cluster& cluster, const CommTime& alone, const Beside& others) {
   if (!alone.between_nodes || alone.bytes_on_link <= 0) return alone.seconds();
-  const backends::Node& node = cluster.node;
-  const double wanted = std::min(devices, node.gpus) * alone.link_bandwidth;
-  const double share = std::max(1.0, wanted / (node.nics * node.nic_bandwidth));
-  return alone.latency + share * alone.bytes_on_link / alone.link_bandwidth;
+  return seconds_beside(cluster, alone, others,
+                        std::min(1.0, wanted(cluster.node, alone, cluster.node.gpus)));
+}
+
+double seconds_beside(const Cluster& cluster, const CommTime& alone, int devices, double of_leaf) {
+  if (!alone.between_nodes || alone.bytes_on_link <= 0) return alone.seconds();
+  const double share = wanted(cluster.node, alone, devices);
+  return seconds_beside(cluster, alone, {std::max(1.0, share), of_leaf}, std::min(1.0, share));
 }
 
 }  // namespace boxcar::sim

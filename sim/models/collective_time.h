@@ -10,6 +10,10 @@
 // by the members in its node; a tree sends the bytes once to the other of two nodes and twice from a node
 // inside the tree. A ring's steps inside nodes and between them have latencies of their own.
 //
+// A ring leaves a leaf switch once. In an exchange each member sends to each, so most bytes leave it: of 4
+// nodes with a member each, 2 of them under each leaf, a member sends a third of its bytes to its neighbour
+// and the rest to the other leaf.
+//
 // Constants: backends::CollectiveModel, fitted to published nccl-tests (docs/collectives.md).
 #pragma once
 
@@ -45,6 +49,7 @@ struct CommTime {
       0;  // bytes over each member's bottleneck link, one way, inflated by protocol overhead
   double link_bandwidth = 0;   // bytes/s of that link; if members share NICs, of a member's part
   bool between_nodes = false;  // the bottleneck is a NIC, otherwise the link inside a node
+  double leaving = 0;          // of bytes_on_link, the part that leaves a member's leaf switch, on average
   const char* algorithm = "";  // "ring/simple", for reports
   double seconds() const { return latency + (bytes_on_link > 0 ? bytes_on_link / link_bandwidth : 0); }
 };
@@ -60,9 +65,21 @@ struct ExchangedBytes {
 };
 // An exchange in which both go at once: NICs wait for links inside nodes if these take longer.
 CommTime exchange_time(const backends::Cluster& cluster, const ExchangedBytes& sent, const Span& span);
-// Seconds of the same if `devices` devices of each node do as much at once, each in its own group or several
-// in one: traffic between nodes shares their NICs.
-double seconds_beside(const backends::Cluster& cluster, const CommTime& alone, int devices);
+// How often bytes_on_link pass the uplink of a leaf switch with `in_leaf` of the group's `ranks` members, if
+// it has up to `on_node` on a node: once for each ring or tree, or for what each member sends to other
+// leaves.
+double flows_from_leaf(sbp::Collective collective, int ranks, int on_node, double in_leaf);
+// Traffic of other groups beside one group's.
+struct Beside {
+  double on_nic = 1;   // bytes over a NIC for each byte of the group's
+  double of_leaf = 1;  // the part of a leaf switch's nodes whose devices all send as much
+};
+// Seconds of a communication beside others: between nodes they share NICs and the uplinks of leaf switches.
+// The algorithm is that of the group alone.
+double seconds_beside(const backends::Cluster& cluster, const CommTime& alone, const Beside& others);
+// The same if `devices` devices of each node do as much at once, each in its own group or several in one.
+double seconds_beside(const backends::Cluster& cluster, const CommTime& alone, int devices,
+                      double of_leaf = 1);
 // Bytes/s of the host's memory for each device of a node. Throws Error (bad input) if it is not known.
 double host_bandwidth(const backends::Cluster& cluster);
 // Point to point between two devices. Between nodes of a cluster with several leaf switches the latency is

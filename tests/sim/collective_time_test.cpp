@@ -238,6 +238,31 @@ TEST(CollectiveTime, BesideOthersOfItsNode) {
   EXPECT_DOUBLE_EQ(seconds_beside(cluster, inside, 4), inside.seconds());
 }
 
+// 4 nodes of one GPU, 2 under each leaf, whose uplinks have a quarter of the NICs' bandwidth.
+TEST(CollectiveTime, LeavesThatAreOversubscribed) {
+  backends::Cluster cluster = round_cluster(4, 1);
+  cluster.fabric.kind = backends::FabricKind::leaf_spine;
+  cluster.fabric.nodes_per_leaf = 2;
+  cluster.fabric.oversubscription = 4;
+  const Span all{4, 4, 1, 2}, one_leaf{2, 2, 1, 1};
+  const CommTime inside = collective_time(cluster, Collective::all_gather, 160'000'000, one_leaf);
+  EXPECT_DOUBLE_EQ(seconds_beside(cluster, inside, Beside{}), inside.seconds());
+  // One of the two nodes under a leaf sends the ring's bytes on: half of the bytes at a quarter of the rate.
+  const CommTime ring = collective_time(cluster, Collective::all_gather, 160'000'000, all);
+  EXPECT_DOUBLE_EQ(seconds_beside(cluster, ring, Beside{}), 2 * ring.seconds());
+  EXPECT_DOUBLE_EQ(seconds_beside(cluster, ring, 1), 2 * ring.seconds());
+  // Two thirds of an exchange's bytes leave.
+  const CommTime exchange = collective_time(cluster, Collective::all_to_all, 160'000'000, all);
+  EXPECT_NEAR(seconds_beside(cluster, exchange, Beside{}) / exchange.seconds(), 4 * 2.0 / 3, 1e-9);
+  // All bytes of a transfer leave, if its ends are under different leaves. If only one of a leaf's nodes
+  // sends, it has twice the bandwidth.
+  EXPECT_EQ(transfer_time(cluster, 1'000'000, 0, 1).leaving, 0);
+  const CommTime transfer = transfer_time(cluster, 1'000'000, 1, 2);
+  EXPECT_NEAR(seconds_beside(cluster, transfer, Beside{}) / transfer.seconds(), 4, 1e-9);
+  EXPECT_NEAR(seconds_beside(cluster, transfer, Beside{1, 0.5}) / transfer.seconds(), 2, 1e-9);
+  EXPECT_NEAR(seconds_beside(cluster, transfer, Beside{3, 0}) / transfer.seconds(), 3, 1e-9);
+}
+
 TEST(CollectiveTime, FartherLeavesAddHops) {
   backends::Cluster cluster = round_cluster(4, 1);
   cluster.fabric.hop_latency = 1e-6;

@@ -24,11 +24,12 @@ std::vector<std::vector<int>> classes_of(const std::vector<ir::RankClass>& all) 
 
 using Classes = std::vector<std::vector<int>>;
 
-// Eight devices, one program that reduces over all of them.
-ir::Plan data_parallel(int devices) {
+// One program with a collective over all devices.
+ir::Plan data_parallel(int devices, sbp::Collective collective = sbp::Collective::all_reduce) {
   ProgramBuilder p("p");
   int net = p.queue("net", ir::QueueKind::network);
   p.link(p.actor("work", 1.0), p.collective("reduce", 0, 50000000, net));
+  p.act(1).collective = collective;
   std::vector<int> all;
   for (int device = 0; device < devices; ++device) all.push_back(device);
   ir::Plan plan = make_plan({{p, all}});
@@ -212,18 +213,31 @@ TEST(Fold, LeavesWithLessBandwidthThanANicAgree) {
     }
 }
 
-// A group with two members on each node sends two rings through the uplinks of its leaves.
-TEST(Fold, EveryFlowThroughLeavesTakesAsLong) {
-  backends::Cluster cluster = make_cluster(2, 2, 1);
-  cluster.fabric.kind = backends::FabricKind::leaf_spine;
-  cluster.fabric.nodes_per_leaf = 1;
-  cluster.fabric.hop_latency = 1e-6;
-  cluster.fabric.oversubscription = 4;
-  const ir::Plan plan = data_parallel(4);
-  const double folded = simulate(plan, cluster, {.steps = 3}).step_seconds;
-  EXPECT_NEAR(simulate(plan, cluster, {.fold = false, .steps = 3}).step_seconds, folded, 1e-6 * folded);
-  const Options flows{.fold = false, .every_flow = true, .steps = 3};
-  EXPECT_NEAR(simulate(plan, cluster, flows).step_seconds, folded, 0.01 * folded);
+// Rings pass a leaf once for each member on a node, and a torus from neighbour to neighbour. In an exchange
+// each member sends to each.
+TEST(Fold, EveryFlowThroughTheNetworkTakesAsLong) {
+  const auto leaves = [](int nodes, double oversubscription) {
+    return backends::Fabric{backends::FabricKind::leaf_spine, nodes, oversubscription, 1e-6, {}};
+  };
+  const auto other = [](backends::FabricKind kind, std::vector<int> dims) {
+    return backends::Fabric{kind, 0, 1, 1e-6, std::move(dims)};
+  };
+  for (const backends::Fabric& fabric :
+       {leaves(1, 4), leaves(2, 2), leaves(4, 8), leaves(3, 3), other(backends::FabricKind::torus, {8}),
+        other(backends::FabricKind::torus, {2, 4}),
+        other(backends::FabricKind::fat_tree, {2, 4, 4, 1, 1, 1, 1})})
+    for (const sbp::Collective collective : {sbp::Collective::all_reduce, sbp::Collective::all_to_all}) {
+      backends::Cluster cluster = make_cluster(8, 2, 1);
+      cluster.fabric = fabric;
+      const ir::Plan plan = data_parallel(16, collective);
+      const double folded = simulate(plan, cluster, {.steps = 3}).step_seconds - 1;
+      EXPECT_NEAR(simulate(plan, cluster, {.fold = false, .steps = 3}).step_seconds - 1, folded,
+                  1e-6 * folded);
+      const Options flows{.fold = false, .every_flow = true, .steps = 3};
+      EXPECT_NEAR(simulate(plan, cluster, flows).step_seconds - 1, folded, 0.02 * folded)
+          << backends::to_text(fabric.kind) << " " << fabric.nodes_per_leaf << " "
+          << sbp::to_text(collective);
+    }
 }
 
 // Stages of two nodes under leaves of three: no link separates transfers that cross leaves.

@@ -9,8 +9,10 @@
 namespace boxcar::sim {
 namespace {
 
+using sbp::Collective;
 using test::make_cluster;
 using Links = std::vector<int>;
+using Loads = std::map<int, double>;
 
 backends::Cluster with_fabric(int nodes, backends::FabricKind kind, std::vector<int> dims) {
   backends::Cluster cluster = make_cluster(nodes, 2, 2);
@@ -41,8 +43,10 @@ TEST(Platform, AGpuOwnsSeveralNicsWhereThereAreMore) {
 TEST(Platform, CollectivesLoadEveryMembersLinkBothWays) {
   backends::Cluster cluster = make_cluster(2, 4, 2);
   Platform platform(cluster);
-  EXPECT_EQ(platform.collective({0, 1}, false), (Links{0, 1, 2, 3}));
-  EXPECT_EQ(platform.collective({0, 1, 4, 5}, true), (Links{16, 17, 16, 17, 20, 21, 20, 21}));
+  EXPECT_EQ(platform.collective(Collective::all_reduce, {0, 1}, false),
+            (Loads{{0, 1}, {1, 1}, {2, 1}, {3, 1}}));
+  EXPECT_EQ(platform.collective(Collective::all_reduce, {0, 1, 4, 5}, true),
+            (Loads{{16, 2}, {17, 2}, {20, 2}, {21, 2}}));
 }
 
 TEST(Platform, OversubscribedLeavesHaveUplinks) {
@@ -55,10 +59,41 @@ TEST(Platform, OversubscribedLeavesHaveUplinks) {
   EXPECT_EQ(platform.capacity(16), 10e9);  // 2 nodes x 10 GB/s over 2
   EXPECT_EQ(platform.transfer(0, 1), (Links{8, 11}));
   EXPECT_EQ(platform.transfer(0, 2), (Links{8, 13, 16, 19}));
-  EXPECT_EQ(platform.collective({0, 1}, true).size(), 4u);
-  EXPECT_EQ(platform.collective({0, 2}, true), (Links{8, 9, 12, 13, 16, 17, 18, 19}));
+  EXPECT_EQ(platform.collective(Collective::all_reduce, {0, 1}, true).size(), 4u);
+  EXPECT_EQ(platform.collective(Collective::all_reduce, {0, 2}, true),
+            (Loads{{8, 1}, {9, 1}, {12, 1}, {13, 1}, {16, 1}, {17, 1}, {18, 1}, {19, 1}}));
   cluster.fabric.oversubscription = 1;
   EXPECT_EQ(Platform(cluster).links(), 16);
+}
+
+// Both nodes of a leaf send two thirds of their bytes to the other one; a ring leaves it once.
+TEST(Platform, ExchangesLeaveLeavesMoreThanRings) {
+  backends::Cluster cluster = make_cluster(4, 1, 1);
+  cluster.fabric.kind = backends::FabricKind::leaf_spine;
+  cluster.fabric.nodes_per_leaf = 2;
+  cluster.fabric.oversubscription = 2;
+  Platform platform(cluster);
+  for (int uplink : {16, 17, 18, 19}) {
+    EXPECT_EQ(platform.collective(Collective::all_gather, {0, 1, 2, 3}, true).at(uplink), 1);
+    EXPECT_DOUBLE_EQ(platform.collective(Collective::all_to_all, {0, 1, 2, 3}, true).at(uplink), 4.0 / 3);
+  }
+}
+
+double between_switches(const Platform& platform, Collective collective, const std::vector<int>& devices) {
+  double all = 0;
+  for (const auto& [link, flows] : platform.collective(collective, devices, true))
+    if (platform.is_in_fabric(link)) all += flows;
+  return all;
+}
+
+// A ring of 4 nodes with 2 members each: two rings of 4 hops. Each member sends a sixth of its bytes to each
+// of the 6 on other nodes, which are 1, 2 and 1 hops away.
+TEST(Platform, ExchangesCrossATorusFromEachNodeToEach) {
+  const backends::Cluster cluster = with_fabric(4, backends::FabricKind::torus, {4});
+  const Platform platform(cluster);
+  const std::vector<int> all{0, 1, 2, 3, 4, 5, 6, 7};
+  EXPECT_DOUBLE_EQ(between_switches(platform, Collective::all_reduce, all), 2 * 4);
+  EXPECT_DOUBLE_EQ(between_switches(platform, Collective::all_to_all, all), 8 * 2 * (1 + 2 + 1) / 6.0);
 }
 
 // Neighbours on a ring of 4 nodes are one hop apart, opposite ones two.
