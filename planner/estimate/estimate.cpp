@@ -266,15 +266,14 @@ const Measuring::Probe& Measuring::probe_of(CostKey key) {
 
 namespace {
 
-// The clusters on which the acts of a probe are timed.
+// The clusters on which the acts of a probe are timed, and the traffic beside them.
 struct Conditions {
-  backends::Cluster usual;      // NICs are shared as in the job, and no device is slow
+  backends::Cluster usual;      // no device is slow
   backends::Cluster slow;       // every device is as slow as the slowest
   backends::Cluster ahead;      // no kernel waits for its launch
-  backends::Cluster least;      // nor does another group's traffic share the NICs
   backends::Cluster launching;  // so slow a host that a pass takes only the time of its launches
   double slowest = 1;           // times as long as usual
-  bool shares_nics = false;
+  sim::Beside others;
 };
 
 constexpr double slow_host = 1e6;  // times as slow as the cluster's
@@ -282,17 +281,15 @@ constexpr double slow_host = 1e6;  // times as slow as the cluster's
 // `devices`: of the probe, whose stages have this mesh on this cluster.
 Conditions conditions_of(const Job& job, const CostKey& key, backends::Cluster cluster, const Mesh& mesh,
                          int devices) {
-  const double unshared = cluster.node.nic_bandwidth;
-  cluster.node.nic_bandwidth /= nic_sharing(groups_on_nic(cluster.node, mesh), key.neighbours);
   // The probe waits for the slowest of the job's devices; with one device there is no slowest.
   if (devices > 1) cluster.device->speed_spread *= sim::slowest_of(job.gpus) / sim::slowest_of(devices);
   cluster.slowdown.clear();
-  Conditions on{cluster, cluster, cluster, cluster, cluster, slowest_device(job)};
-  on.shares_nics = cluster.node.nic_bandwidth != unshared;
+  const sim::Beside others{nic_sharing(groups_on_nic(cluster.node, mesh), key.neighbours),
+                           key.neighbours.of_leaf};
+  Conditions on{cluster, cluster, cluster, cluster, slowest_device(job), others};
   if (on.slowest > 1)
     for (int device = 0; device < devices; ++device) on.slow.slowdown[device] = on.slowest;
-  on.ahead.node.host_per_op = on.least.node.host_per_op = 0;
-  on.least.node.nic_bandwidth = unshared;
+  on.ahead.node.host_per_op = 0;
   on.launching.node.host_per_op *= slow_host;
   return on;
 }
@@ -315,11 +312,15 @@ ProbeCosts probe_costs(const ir::Plan& plan, size_t stages, const Conditions& on
     const size_t cls = stage * classes;
     const int program_at = plan.classes[cls].program;
     const ir::Program& program = at(plan.programs, program_at);
+    const auto seconds_beside = [&](const sim::Beside& others, const backends::Cluster& cluster) {
+      return inside(plan, cls, classes, seconds(plan, cluster, static_cast<int>(cls), others));
+    };
     const auto seconds_on = [&](const backends::Cluster& cluster) {
-      return inside(plan, cls, classes, seconds(plan, cluster, static_cast<int>(cls)));
+      return seconds_beside(on.others, cluster);
     };
     ActTimes times{seconds_on(on.usual), seconds_on(on.ahead), seconds_on(on.launching), {}};
-    times.least = on.shares_nics ? seconds_on(on.least) : times.alone;
+    const bool shares = on.others.on_nic > 1 || on.usual.fabric.oversubscription > 1;
+    times.least = shares ? seconds_beside({1, 0}, on.ahead) : times.alone;
     for (double& launch : times.launches) launch /= slow_host;
     costs.stages.push_back(
         stage_cost(plan, program_at, on.usual.framework, times, at(elsewhere, program_at), experts));

@@ -25,12 +25,13 @@
 #include "planner/estimate/graphs.h"
 #include "planner/planner.h"
 #include "sbp/at.h"
+#include "sim/models/collective_time.h"
 
 namespace boxcar::search {
 
-// The time of every act of a class's program on a cluster without contention, in s: sim::act_seconds.
-using ActSeconds =
-    std::function<std::vector<double>(const ir::Plan& plan, const backends::Cluster& cluster, int cls)>;
+// The time of every act of a class's program on a cluster beside other traffic, in s: sim::act_seconds.
+using ActSeconds = std::function<std::vector<double>(const ir::Plan& plan, const backends::Cluster& cluster,
+                                                     int cls, const sim::Beside& others)>;
 
 // Time of kernels over states, which sharding reduces: with whole tensors, and with empty ones.
 struct StateTime {
@@ -127,10 +128,11 @@ struct KindCosts {
 };
 
 // The stages that share a node's NICs, and the part of a step in which all of them work. It is less than 1
-// because a pipeline fills and drains.
+// because a pipeline fills and drains. The part of a leaf switch's nodes that belongs to a stage.
 struct Neighbours {
   int stages = 1;
   double steady = 1;
+  double of_leaf = 1;
   friend auto operator<=>(const Neighbours&, const Neighbours&) = default;
 };
 

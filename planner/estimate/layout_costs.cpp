@@ -4,6 +4,7 @@
 
 #include "backends/machines/device_profile.h"
 #include "ir/op.h"
+#include "planner/estimate/placed_probe.h"
 #include "planner/key_writer.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
@@ -103,7 +104,11 @@ double LayoutCosts::Making::seconds(const backends::DeviceProfile& device) const
 }
 
 LayoutCosts::LayoutCosts(const backends::Cluster& cluster, const Mesh& mesh)
-    : cluster_(cluster), mesh_(mesh), devices_on_node_(most_on_node(cluster, mesh)), routes_(mesh) {}
+    : cluster_(cluster),
+      mesh_(mesh),
+      devices_on_node_(most_on_node(cluster, mesh)),
+      part_of_leaf_(part_of_leaf(cluster, mesh)),
+      routes_(mesh) {}
 
 const std::vector<OpChoice>& LayoutCosts::choices(const ir::Graph& graph, const ir::Op& op,
                                                   const Given& given) {
@@ -207,7 +212,7 @@ double LayoutCosts::collective(const sbp::MeshStep& step, int64_t bytes, double 
   const double share = bucket > 0 ? std::min(1.0, static_cast<double>(bytes) / bucket) : 1;
   const auto size = share < 1 ? static_cast<int64_t>(bucket) : bytes;
   const sim::CommTime alone = sim::collective_time(cluster_, step.collective, size, span->second);
-  return share * sim::seconds_beside(cluster_, alone, devices_on_node_);
+  return share * sim::seconds_beside(cluster_, alone, devices_on_node_, part_of_leaf_);
 }
 
 double LayoutCosts::kernel(const std::string& op, const ir::Types& inputs, const ir::Types& outputs,

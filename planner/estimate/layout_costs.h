@@ -70,6 +70,7 @@ class LayoutCosts {
   const backends::Cluster& cluster_;
   const planner::Mesh& mesh_;
   const int devices_on_node_;  // of the stage, at most: all communicate in the same way at once
+  const double part_of_leaf_;  // that the stage takes
   planner::RouteTable routes_;
   std::unordered_map<std::string, std::vector<OpChoice>> choices_;
   std::map<std::tuple<ir::TensorType, sbp::NdSbp, sbp::NdSbp, double>, Boxing> boxings_;

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "planner/resolve.h"
 #include "sbp/at.h"
+#include "sim/models/collective_time.h"
 
 namespace boxcar::search {
 namespace {
@@ -21,6 +24,22 @@ int stride_of(const CostKey& key, const Mesh& mesh, size_t dim) {
   return 1;
 }
 
+// Whether groups along a dimension communicate inside layers.
+bool is_inside_layers(const Mesh& mesh, size_t dim) {
+  const auto is = [&](MeshDim kind) { return mesh.dim(kind) == static_cast<int>(dim); };
+  return !is(MeshDim::dp) && !is(MeshDim::replica);
+}
+
+int64_t ranks_on_node(const backends::Node& node, const Mesh& mesh, size_t dim) {
+  return std::max<int64_t>(1, node.gpus / mesh.strides[dim]);
+}
+
+bool reaches_other_nodes(const backends::Node& node, const Mesh& mesh) {
+  for (size_t d = 0; d < mesh.dims(); ++d)
+    if (is_inside_layers(mesh, d) && ranks_on_node(node, mesh, d) < mesh.extents[d]) return true;
+  return false;
+}
+
 int in_whole_nodes(int devices, int node) { return (devices + node - 1) / node * node; }
 
 }  // namespace
@@ -30,22 +49,31 @@ Neighbours neighbours_of(const planner::Job& job, const Mesh& mesh) {
   const int stages = planner::stages_on_node(mesh, h.pp, job.cluster.node.gpus);
   const int node = job.cluster.node.gpus, all = mesh.stage_stride * h.pp;
   const bool even = node % std::max(1, mesh.stage_stride) == 0 && (all % node == 0 || node % all == 0);
-  if (stages == 1 || !even || groups_on_nic(job.cluster.node, mesh) <= 1) return {};
+  const double of_leaf = reaches_other_nodes(job.cluster.node, mesh) ? part_of_leaf(job.cluster, mesh) : 1;
+  if (stages == 1 || !even || groups_on_nic(job.cluster.node, mesh) <= 1) return {1, 1, of_leaf};
   const double runs = double{1} * planner::micro_batches(job) * h.virtual_stages;
-  return {stages, runs / (runs + h.pp - 1)};
+  return {stages, runs / (runs + h.pp - 1), of_leaf};
 }
 
 double groups_on_nic(const backends::Node& node, const Mesh& mesh) {
   double groups = 1;
-  const int dp = mesh.dim(MeshDim::dp), replica = mesh.dim(MeshDim::replica);
-  for (size_t d = 0; d < mesh.dims(); ++d) {
-    if (static_cast<int>(d) == dp || static_cast<int>(d) == replica) continue;
-    const int64_t beside = std::max<int64_t>(1, node.gpus / mesh.strides[d]);  // ranks of a group on a node
-    if (beside >= mesh.extents[d]) continue;
-    groups = std::max(
-        groups, static_cast<double>(node.gpus) / static_cast<double>(std::max<int64_t>(beside, node.nics)));
-  }
+  for (size_t d = 0; d < mesh.dims(); ++d)
+    if (const int64_t beside = ranks_on_node(node, mesh, d);
+        beside < mesh.extents[d] && is_inside_layers(mesh, d))
+      groups = std::max(
+          groups, static_cast<double>(node.gpus) / static_cast<double>(std::max<int64_t>(beside, node.nics)));
   return groups;
+}
+
+double part_of_leaf(const backends::Cluster& cluster, const Mesh& mesh) {
+  const int under_leaf = sim::nodes_per_leaf(cluster);
+  if (under_leaf == 0 || cluster.fabric.oversubscription <= 1) return 1;
+  std::set<int> nodes;
+  for (int place = 0; place < mesh.devices(); ++place) nodes.insert(cluster.node_of(mesh.device(place, 0)));
+  std::map<int, int> on_leaf;
+  int most = 0;
+  for (const int node : nodes) most = std::max(most, ++on_leaf[node / under_leaf]);
+  return static_cast<double>(most) / under_leaf;
 }
 
 double nic_sharing(double groups, const Neighbours& neighbours) {

@@ -24,6 +24,10 @@ Neighbours neighbours_of(const planner::Job& job, const planner::Mesh& mesh);
 // Groups of a node that reach other nodes for each of its NICs, if `mesh` is that of all its stages.
 double groups_on_nic(const backends::Node& node, const planner::Mesh& mesh);
 
+// The part of a leaf switch's nodes that the first stage takes, on the leaf where it takes most; 1 if
+// bandwidth between leaves cannot be short.
+double part_of_leaf(const backends::Cluster& cluster, const planner::Mesh& mesh);
+
 // The factor by which such a group's transfers take longer than alone, on average over a step. Groups of one
 // stage always transfer at the same time; those of different stages do while all of these work.
 //

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "backends/machines/device_profile.h"
+#include "planner/estimate/placed_probe.h"
 #include "planner/estimate/step_estimate.h"
 #include "planner/sharding.h"
 #include "planner/stages.h"
@@ -49,9 +50,10 @@ int on_node(const Job& job, const planner::Mesh& mesh) {
 namespace {
 
 // Seconds that a communication adds to the work beside which it runs, `behind` seconds. The share `open` has
-// no work to hide it, and the hidden part takes multiprocessors from kernels.
-double added(const Job& job, double seconds, double behind, double open) {
-  const double shown = open * seconds + (1 - open) * std::max(seconds - behind, 0.0);
+// no work to hide it, the share `first` of the work nothing to hide, and the hidden part takes
+// multiprocessors from kernels.
+double added(const Job& job, double seconds, double behind, double open, double first) {
+  const double shown = std::max(open * seconds, seconds - (1 - first) * behind);
   return shown + job.cluster.device->overlap_slowdown * (seconds - shown);
 }
 
@@ -79,11 +81,18 @@ double passes_behind(const Job& job) {
   return last + (1 - last) * std::min(h.pp, job.train.micro_batches);
 }
 
-// Bytes of a bucket of a stage's gradients or parameters. It is full with the tensor that exceeds its limit,
-// so it is larger by half a tensor on average. Weighted by size, half a tensor of a transformer's layer (3,
-// 1, 4 and 4 of 12 parts) is 0.15 of the layer.
-double bucket_bytes(const Hints& h, double bytes, double layers) {
-  return static_cast<double>(int64_t{h.grad_bucket_mb} << 20) + 0.15 * bytes / layers;
+// The buckets in which a stage's gradients are reduced, or its parameters gathered. One is full with the
+// tensor that exceeds its limit, so it is larger by half a tensor on average. Weighted by size, half a tensor
+// of a transformer's layer (3, 1, 4 and 4 of 12 parts) is 0.15 of the layer. A large table has a bucket of
+// its own.
+struct Buckets {
+  double bytes = 0;  // of one; 0: all is exchanged at once
+  double table = 0;
+};
+
+Buckets buckets_of(const Hints& h, double layers_bytes, double table_bytes, double layers) {
+  const double bytes = static_cast<double>(int64_t{h.grad_bucket_mb} << 20) + 0.15 * layers_bytes / layers;
+  return {bytes, table_bytes > bytes ? table_bytes : 0};
 }
 
 // Elements of the parameters with which a stage's forward passes begin: those of the first layer and of
@@ -103,7 +112,8 @@ class StateGroups {
       : job_(job),
         dp_stride_(stride(mesh, {MeshDim::replica, MeshDim::dp, MeshDim::ep})),
         cp_stride_(stride(mesh, {MeshDim::cp})),
-        on_node_(on_node(job, mesh)) {}
+        on_node_(on_node(job, mesh)),
+        of_leaf_(part_of_leaf(job.cluster, mesh)) {}
 
   // Seconds of a collective over every `apart`-th data-parallel rank and `cp` ranks of context parallelism,
   // while `stages` stages of a node communicate. With `tensors`, these go one by one (RunAct of
@@ -115,7 +125,7 @@ class StateGroups {
     sim::CommTime time = sim::collective_time(job_.cluster, collective, static_cast<int64_t>(bytes), span);
     if (tensors > 0)
       time.latency = tensors * (time.latency + span.ranks * job_.cluster.framework->piece_seconds);
-    return sim::seconds_beside(job_.cluster, time, stages * on_node_);
+    return sim::seconds_beside(job_.cluster, time, stages * on_node_, of_leaf_);
   }
 
   bool cp_stands_outside() const { return cp_stride_ > dp_stride_; }
@@ -145,41 +155,52 @@ class StateGroups {
 
   const Job& job_;
   int dp_stride_ = 0, cp_stride_ = 0, on_node_ = 1;
+  double of_leaf_ = 1;
   std::vector<Group> groups_;  // that were asked for
 };
 
 // Of a stage, while `stages` stages of a node communicate. `alike`: the layers are a transformer's, so that
 // the size of buckets is known.
-StateTimes times_of(const Job& job, StateGroups& groups, const StageCost& stage, double first, bool alike,
-                    int stages) {
+StateTimes times_of(const Job& job, StateGroups& groups, const StageCost& stage, double first, double table,
+                    bool alike, int stages) {
   const Hints& h = job.parallel;
   const planner::Sharding sharding = planner::sharding_of(h);
   const double update = sharding.states ? stage.update.sharded(sharded_part(h, stage)) : stage.update.whole;
   if (h.dp == 1 && h.cp == 1) return {update};
-  const auto among = [&](sbp::Collective collective, double bytes, int apart, int cp, double tensors = 0) {
-    return groups.seconds(collective, bytes, apart, cp, stages, tensors);
+  const double layers = std::max(1, stage.layers);
+  // All elements of a kind go in buckets, and `tensors` of them one by one (RunAct of
+  // sim/framework_effects.h).
+  const auto among = [&](sbp::Collective collective, double bytes, int apart, int cp, const Buckets& in,
+                         double tensors = 0) {
+    const auto seconds = [&](double of) {
+      return groups.seconds(collective, of, apart, cp, stages, tensors);
+    };
+    if (in.bytes == 0 || tensors > 0) return seconds(bytes);
+    const double rest = std::max(0.0, bytes - in.table), buckets = std::max(1.0, rest / in.bytes);
+    return buckets * seconds(rest / buckets) + seconds(bytes - rest);
   };
   const int ep = planner::ep_in_dp(h);
   const double dense = stage.elements - stage.expert_elements, made = stage.cp_made_elements;
-  // Of `tensors` of the dense elements, if these go one by one.
-  const auto gather_seconds = [&](double size, double tensors) {
+  const auto gather_seconds = [&](double size, const Buckets& in, double tensors) {
     const auto all_gather = sbp::Collective::all_gather;
-    return among(all_gather, dense * size, 1, h.cp, tensors) +
-           among(all_gather, (stage.expert_elements - made) * size, ep, h.cp) +
-           (groups.cp_stands_outside()
-                ? among(all_gather, made * size / h.dp * ep, h.dp, h.cp) +
-                      among(all_gather, made * size, ep, 1)
-                : among(all_gather, made * size / h.cp, ep, 1) + among(all_gather, made * size, h.dp, h.cp));
+    const Buckets plain{in.bytes};
+    return among(all_gather, dense * size, 1, h.cp, in, tensors) +
+           among(all_gather, (stage.expert_elements - made) * size, ep, h.cp, plain) +
+           (groups.cp_stands_outside() ? among(all_gather, made * size / h.dp * ep, h.dp, h.cp, plain) +
+                                             among(all_gather, made * size, ep, 1, plain)
+                                       : among(all_gather, made * size / h.cp, ep, 1, plain) +
+                                             among(all_gather, made * size, h.dp, h.cp, plain));
   };
   // Gradients that are made in parts are reduced only over data parallelism; then whole ones are gathered.
-  const auto reduce_seconds = [&](sbp::Collective collective, double size, double tensors) {
+  const auto reduce_seconds = [&](sbp::Collective collective, double size, const Buckets& in,
+                                  double tensors) {
     const bool whole = collective == sbp::Collective::all_reduce;
-    return among(collective, dense * size, 1, h.cp, tensors) +
-           among(collective, (stage.expert_elements - made) * size, ep, h.cp) +
-           among(collective, made * size / h.cp, ep, 1) +
-           (whole ? among(sbp::Collective::all_gather, made * size, h.dp, h.cp) : 0);
+    const Buckets plain{in.bytes};
+    return among(collective, dense * size, 1, h.cp, in, tensors) +
+           among(collective, (stage.expert_elements - made) * size, ep, h.cp, plain) +
+           among(collective, made * size / h.cp, ep, 1, plain) +
+           (whole ? among(sbp::Collective::all_gather, made * size, h.dp, h.cp, plain) : 0);
   };
-  const double layers = std::max(1, stage.layers);
   const bool apart = job.cluster.framework->apart_elements > 0;
   const auto tensors_of = [&](double share) {
     return apart ? std::max(1.0, share * stage.apart_tensors) : 0;
@@ -191,14 +212,15 @@ StateTimes times_of(const Job& job, StateGroups& groups, const StageCost& stage,
   const double parameter = gradient.made;
   // Gradients of the embeddings and of the first layer come last, and their parameters are needed first.
   const double open = stage.elements > 0 ? std::min(1.0, first / stage.elements) : 0;
-  const auto share = [&](double of_bucket, double bytes) {
-    return alike && bytes > 0 ? std::clamp(of_bucket / bytes, open, 1.0) : open;
+  const double tables = alike ? std::min(table, stage.elements) : 0;
+  const auto buckets = [&](double size) {
+    return buckets_of(h, (stage.elements - tables) * size, tables * size, layers);
   };
-  // The last bucket of gradients is reduced after the last backward pass, and forward passes wait for the
-  // first one of parameters.
-  const double reduced = stage.elements * gradient.reduced, gathered = stage.elements * parameter;
-  const double last = share(std::fmod(reduced, bucket_bytes(h, reduced, layers)), reduced);
-  const double next = share(bucket_bytes(h, gathered, layers), gathered);
+  const Buckets of_gradients = buckets(gradient.reduced), of_parameters = buckets(parameter);
+  const auto part = [&](double seconds, double all) {
+    return alike && all > 0 ? std::min(1.0, seconds / all) : open;
+  };
+  const double one_layer = std::min(open, h.virtual_stages / layers);
   // Kernels that accumulate a gradient as it is made, scaled by the bytes that they move over the usual ones;
   // the same for others, which cast gradients or accumulate them in float32.
   const auto kernels = [&](double bytes) {
@@ -210,18 +232,26 @@ StateTimes times_of(const Job& job, StateGroups& groups, const StageCost& stage,
   const double cast_once = !sharding.reduces_each_micro_batch() && gradient.is_cast(false)
                                ? others(gradient.summed + gradient.reduced)
                                : 0;
-  if (!sharding.states) {
-    const double reduce = reduce_seconds(sbp::Collective::all_reduce, gradient.reduced, 0) + cast_once;
-    return {update + (h.overlap_grad ? added(job, reduce, behind_once, last) : reduce)};
-  }
-  const double once = added(job, gather_seconds(parameter, 0), h.overlap_param ? stage.forward : 0, next);
-  if (!sharding.reduces_each_micro_batch()) {
-    const double reduce =
-        reduce_seconds(sbp::Collective::reduce_scatter, gradient.reduced, tensors_of(1)) + cast_once;
-    return {update + once + (h.overlap_grad ? added(job, reduce, behind_once, last) : reduce)};
-  }
+  // The last bucket of gradients is reduced after the last backward pass. Forward passes wait for the first
+  // two of parameters: a table's and the first layer's.
+  const auto reduce_once = [&](sbp::Collective collective, double tensors) {
+    const Buckets& in = of_gradients;
+    const double all = reduce_seconds(collective, gradient.reduced, in, tensors) + cast_once;
+    if (!h.overlap_grad) return all;
+    const double last = part(among(collective, in.table > 0 ? in.table : in.bytes, 1, h.cp, {}), all);
+    return added(job, all, behind_once, last, std::min(last, part(in.bytes, dense * gradient.reduced)));
+  };
+  const auto gather_once = [&] {
+    const Buckets& in = of_parameters;
+    const auto one = [&](double bytes) { return among(sbp::Collective::all_gather, bytes, 1, h.cp, {}); };
+    const double all = gather_seconds(parameter, in, 0), next = part(one(in.table) + one(in.bytes), all);
+    return added(job, all, h.overlap_param ? stage.forward : 0, next, next);
+  };
+  if (!sharding.states) return {update + reduce_once(sbp::Collective::all_reduce, 0)};
+  if (!sharding.reduces_each_micro_batch())
+    return {update + gather_once() + reduce_once(sbp::Collective::reduce_scatter, tensors_of(1))};
   const double reduce = layers * reduce_seconds(sbp::Collective::reduce_scatter, gradient.reduced / layers,
-                                                tensors_of(1 / layers));
+                                                {}, tensors_of(1 / layers));
   const double summed = sharded_part(h, stage) * (gradient.reduced + 2 * gradient.summed);
   const double sums = gradient.reduced == gradient.made ? kernels(summed) : others(summed);
   const double casts = gradient.is_cast(true) ? others(gradient.made + gradient.reduced) : 0;
@@ -229,18 +259,18 @@ StateTimes times_of(const Job& job, StateGroups& groups, const StageCost& stage,
   const double kernels_more = sums + casts - stage.accumulate.whole;
   StateTimes times;
   if (!sharding.gathers_in_each_pass()) {
-    times.once = update + once;
+    times.once = update + gather_once();
     times.behind_gradient = h.overlap_grad ? open * reduce : reduce;
-    times.backward =
-        (h.overlap_grad ? added(job, reduce, behind, open) : reduce) + longer(stage, kernels_more, launches);
+    times.backward = (h.overlap_grad ? added(job, reduce, behind, open, one_layer) : reduce) +
+                     longer(stage, kernels_more, launches);
     return times;
   }
   // In the backward pass a layer's gradients are reduced before the next layer's parameters are gathered, for
   // which its kernels wait. Only the accumulation of gradients can hide them, and what reads no parameters.
-  const double gather = layers * gather_seconds(parameter / layers, tensors_of(1 / layers));
-  const double waits = added(job, gather + reduce, sums + stage.before_parameters, open);
+  const double gather = layers * gather_seconds(parameter / layers, {}, tensors_of(1 / layers));
+  const double waits = added(job, gather + reduce, sums + stage.before_parameters, open, open);
   times.once = update;
-  times.forward = h.overlap_param ? added(job, gather, stage.forward, open) : gather;
+  times.forward = h.overlap_param ? added(job, gather, stage.forward, open, one_layer) : gather;
   times.backward = longer(stage, waits + kernels_more, launches);
   times.before_input = times.before_gradient = open * gather;
   times.behind_gradient = open * reduce;
@@ -254,7 +284,8 @@ std::vector<StateTimes> times_of(const Job& job, const planner::Mesh& mesh, cons
   std::vector<StateTimes> times;
   for (size_t s = 0; s < stages.size(); ++s)
     times.push_back(times_of(job, groups, stages[s], first_elements(cost, job.parallel, static_cast<int>(s)),
-                             cost.layers.empty(), together));
+                             s == 0 && cost.layers.empty() ? cost.first.elements : 0, cost.layers.empty(),
+                             together));
   return times;
 }
 
@@ -302,7 +333,7 @@ double tied_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& 
   return sim::seconds_beside(
       job.cluster,
       sim::collective_time(job.cluster, sbp::Collective::all_reduce, static_cast<int64_t>(bytes), span),
-      on_node(job, mesh));
+      on_node(job, mesh), part_of_leaf(job.cluster, mesh));
 }
 
 }  // namespace boxcar::search

@@ -7,6 +7,7 @@
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
 #include "planner/estimate/pipeline_runs.h"
+#include "planner/estimate/placed_probe.h"
 #include "planner/estimate/slow_stages.h"
 #include "planner/estimate/state_times.h"
 #include "planner/mesh.h"
@@ -206,13 +207,14 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
 double send_seconds(const Job& job, const planner::Mesh& mesh, double bytes, int from, int to) {
   const backends::Node& node = job.cluster.node;
   const bool alike = node.link != backends::LinkKind::nvlink_mesh;
+  const double of_leaf = part_of_leaf(job.cluster, mesh);
   double slowest = 0;
   for (int place = 0; place < (alike ? 1 : std::min(mesh.devices(), node.gpus)); ++place)
     slowest = std::max(
         slowest, sim::seconds_beside(job.cluster,
                                      sim::transfer_time(job.cluster, static_cast<int64_t>(bytes),
                                                         mesh.device(place, from), mesh.device(place, to)),
-                                     on_node(job, mesh)));
+                                     on_node(job, mesh), of_leaf));
   return slowest;
 }
 
@@ -436,13 +438,15 @@ Estimate estimate(const Job& job, const KindCosts& costs, const InFlight& in_fli
     const double bytes = stage_bytes(job, cost, stage, at(parts, s));
     if (bytes > result.bytes) result.bytes = bytes, result.fullest_stage = s;
   }
-  // Of its idle time zb-v keeps half a stage's forward pass for each stage before the last.
+  // Of its idle time zb-v keeps half a stage's forward pass for each stage before the last. It has the first
+  // layer and the last on one device, so that their gradients of a tied table need no exchange.
+  const double tied = tied_seconds(job, mesh, cost);
   if (h.virtual_stages <= 2 && !planner::splits_backward(h.schedule.kind))
-    result.split_saves = (h.virtual_stages == 1 ? 2.5 : 1) * (h.pp - 1) * forward;
+    result.split_saves = (h.virtual_stages == 1 ? 2.5 : 1) * (h.pp - 1) * forward + tied;
   const std::vector<StateTimes> states = state_times(job, mesh, cost, stages);
   if (is_irregular(job)) {
     const std::vector<double> ends = passes_ends(job, mesh, costs, parts, stages, states);
-    result.seconds = step_end(job, mesh, cost, stages, states, ends, true) + tied_seconds(job, mesh, cost);
+    result.seconds = step_end(job, mesh, cost, stages, states, ends, true) + tied;
     return result;
   }
   double period = slowest;
@@ -465,7 +469,7 @@ Estimate estimate(const Job& job, const KindCosts& costs, const InFlight& in_fli
   // Stages end their last backward passes one after the other, the first stage last.
   std::vector<double> ends{result.seconds + m * period + (sum - slowest) / h.virtual_stages};
   for (int s = 0; s + 1 < h.pp; ++s) ends.push_back(ends.back() - at(stages, s).backward / h.virtual_stages);
-  result.seconds = step_end(job, mesh, cost, stages, states, ends, false) + tied_seconds(job, mesh, cost);
+  result.seconds = step_end(job, mesh, cost, stages, states, ends, false) + tied;
   return result;
 }
 

@@ -21,8 +21,9 @@ struct Estimate {
   double seconds = 0;  // of a step
   double bytes = 0;    // on a device of the fullest stage
   int fullest_stage = 0;
-  // The most by which backward passes in two parts (zb-h2) could shorten the fill and drain of a pipeline:
-  // two passes' gradients of weights for each stage except one, each about as long as a forward pass.
+  // The most by which backward passes in two parts (zb-h2, zb-v) could shorten a pipeline's step. Its fill
+  // and drain: two passes' gradients of weights for each stage except one, each about as long as a forward
+  // pass. And the exchange of a tied table's gradients.
   double split_saves = 0;
 };
 // The part of a stage's sharded states that one device has: experts have fewer replicas.

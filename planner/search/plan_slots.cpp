@@ -178,7 +178,7 @@ class Opening {
 std::vector<double> node_seconds(const planner::StepView& view, const backends::Cluster& cluster,
                                  const ActSeconds& seconds) {
   std::vector<std::vector<double>> by_class;
-  for (int cls = 0; cls < view.instances(); ++cls) by_class.push_back(seconds(*view.plan, cluster, cls));
+  for (int cls = 0; cls < view.instances(); ++cls) by_class.push_back(seconds(*view.plan, cluster, cls, {}));
   std::vector<double> result;
   for (const planner::StepNode& node : view.nodes)
     result.push_back(at(at(by_class, node.instance), node.actor));

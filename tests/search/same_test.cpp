@@ -129,9 +129,10 @@ bool has_tensor_parallelism_of(const ir::Plan& plan, size_t ranks) {
 TEST(Search, CountsPointsWithoutAnEstimate) {
   const Job job = small_gpt(4);
   Oracle some = oracle();
-  some.act_seconds = [](const ir::Plan& plan, const backends::Cluster& cluster, int cls) {
+  some.act_seconds = [](const ir::Plan& plan, const backends::Cluster& cluster, int cls,
+                        const sim::Beside& others) {
     if (has_tensor_parallelism_of(plan, 4)) throw Error::input("net.tp", "no time is known of 4 ranks");
-    return sim::act_seconds(plan, cluster, cls);
+    return sim::act_seconds(plan, cluster, cls, others);
   };
   int64_t without = 0;
   each_point(job, {}, [&](const Job& point) -> std::optional<bool> {
