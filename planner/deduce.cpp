@@ -324,7 +324,8 @@ Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const s
              const Made& made, const Mesh& mesh) {
   Call call;
   call.op = &op;
-  call.in_place = ir::updates_rows(op.type) || op.is(ir::OpKind::moving_average);
+  call.in_place =
+      ir::find_optimizer(op.type) || ir::updates_rows(op.type) || op.is(ir::OpKind::moving_average);
   call.inputs.reserve(op.inputs.size());
   call.made.reserve(op.inputs.size());
   call.current.reserve(op.inputs.size());

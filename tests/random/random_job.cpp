@@ -79,7 +79,9 @@ std::vector<Dimension> make_dimensions() {
       {"model.width", {"1", "2"}},
       {"model.image", {"32", "4", "8", "63"}},
       {"model.channels_last", no_yes},
-      {"cluster.preset", {"dgx-a100-80g", "local", "alps-gh200", "dgx-1-v100-16g", "dgx-h100", "hgx-b200"}},
+      {"cluster.preset",
+       {"dgx-a100-80g", "local", "alps-gh200", "dgx-1-v100-16g", "dgx-h100", "hgx-b200",
+        "clusters/leaves.yaml", "clusters/torus.yaml"}},
       {"cluster.device", {"", "a100-sxm-40g", "h100-sxm"}},
       {"cluster.gpus", {"", "given"}},
       {"parallel.dp", {"1", "2", "3", "4"}},
@@ -167,6 +169,8 @@ class Writer {
     if (d.path == "train.global_batch" && value.starts_with('x'))
       return std::to_string(std::stoi(value.substr(1)) * number("parallel.dp") *
                             number("parallel.micro_batch"));
+    if (d.path == "cluster.preset" && value.ends_with(".yaml"))
+      return BOXCAR_SOURCE_DIR "/tests/random/" + value;
     if (d.path == "cluster.gpus" && value == "given") return std::to_string(devices());
     if (d.path == "parallel.dp" && job_.value("cluster.gpus") == "given") return "";
     if (d.path == "parallel.stage_layers" && !value.empty()) return stage_layers(value);

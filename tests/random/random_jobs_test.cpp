@@ -173,6 +173,9 @@ constexpr Found found[] = {
      "parallel.micro_batch=3 parallel.tp=2 plan.layouts=random train.optimizer=sgd train.precision=fp16"},
     {"program", "model.bias=false model.pad_vocab=8 parallel.dp=2 parallel.tp=2 train.optimizer=adafactor"},
     {"plan",
+     "model.experts=2 parallel.context_parallel=2 plan.layouts=random train.optimizer=adafactor "
+     "train.precision=fp16"},
+    {"plan",
      "model.bias=false parallel.dp=2 train.grad_reduction=half train.optimizer=adafactor "
      "train.precision=bf16"},
 };
