@@ -69,6 +69,19 @@ std::vector<std::string> words_in(const std::string& text) {
   return words;
 }
 
+// "deepspeed runs schedule 1f1b or zb-h1 alone"
+std::string runs_alone(const std::string& framework, const std::string& key, const std::string& text) {
+  return fmt::format("{} runs {} {} alone", framework, key, fmt::join(words_in(text), " or "));
+}
+
+// Throws if the text of a framework's file has a word that is no value of a key, which is not searched.
+void check_words(const std::string& path, const std::string& text, const std::string& where) {
+  Request request;
+  if (!key_at(path).is_of(request.job.model.family())) return;
+  for (const std::string& word : words_in(text))
+    if (word.find("..") == std::string::npos) set(request, path, {word, where});
+}
+
 // Whether the text of a framework's file, "bf16|fp32" or "1..64", has a value of a key that is not searched.
 bool has_value(const std::string& text, const std::string& value) {
   for (const std::string& word : words_in(text)) {
@@ -116,9 +129,9 @@ void restrict_key(const search::Dimension& d, const Given& allowed, const std::s
       set(request, path, asked->second);
       if (within(d, allowed)(request.job)) return;
     }
-    throw Error::input(asked->second.where,
-                       fmt::format("{} runs {} {} alone ({})", framework, d.name_in_file(),
-                                   fmt::join(words, " or "), allowed.where));
+    throw Error::input(
+        asked->second.where,
+        fmt::format("{} ({})", runs_alone(framework, d.name_in_file(), allowed.text), allowed.where));
   }
   const auto [found, open] = given.try_emplace(path, allowed);
   if (open || found->second.text == allowed.text) return;
@@ -129,8 +142,9 @@ void restrict_key(const search::Dimension& d, const Given& allowed, const std::s
     const auto [first, last] = range_of(d, asked);
     if (least <= first && last <= most) return;
   }
-  throw Error::input(found->second.where, fmt::format("{} runs {} {} alone ({})", framework, d.name_in_file(),
-                                                      allowed.text, allowed.where));
+  throw Error::input(
+      found->second.where,
+      fmt::format("{} ({})", runs_alone(framework, d.name_in_file(), allowed.text), allowed.where));
 }
 
 // A rule for each key that `some` limits, for messages with the condition in words, "pp is 2 or more", and
@@ -143,6 +157,7 @@ std::vector<LimitWhere> limits_where(const std::string& condition, const backend
   for (const auto& [path, text] : some.where) {
     const search::Dimension* const d = dimension_at(path, place);
     if (!d) {
+      check_words(path, text, place);
       limit.where[path] = text;
       continue;
     }
@@ -155,7 +170,7 @@ std::vector<LimitWhere> limits_where(const std::string& condition, const backend
     LimitWhere& one = all.emplace_back(limit);
     one.rule.keys.push_back(d.key);
     one.rule.law =
-        fmt::format("{} runs {} {} alone where {} ({})", framework, d.name_in_file(), text, condition, flag);
+        fmt::format("{} where {} ({})", runs_alone(framework, d.name_in_file(), text), condition, flag);
     one.rule.holds = [there, keeps = within(d, {text, place})](const planner::Job& job) {
       return keeps(job) || !std::all_of(there.begin(), there.end(), [&](const auto& is) { return is(job); });
     };
@@ -231,20 +246,21 @@ FrameworkLimits restrict_to(const std::string& name, GivenKeys& given) {
                                               framework.name, fmt::join(frameworks_with_runs(), ", ")));
   const std::string flag = fmt::format("{} {}", max_stack, name);
   for (const auto& [path, text] : framework.runs) {
-    const search::Dimension* const searched =
-        dimension_at(path, fmt::format("framework {}: runs", framework.name));
+    const std::string place = fmt::format("framework {}: runs", framework.name);
+    const search::Dimension* const searched = dimension_at(path, place);
     if (!searched) {
+      check_words(path, text, place);
       limits.values[path] = text;
       continue;
     }
     restrict_key(*searched, {text, flag}, framework.name, given);
     if (const std::vector<std::string> words = words_in(text); words.size() > 1)
-      limits.rules.push_back({{},
-                              {{searched->key},
-                               {},
-                               fmt::format("{} runs {} {} alone ({})", framework.name,
-                                           searched->name_in_file(), fmt::join(words, " or "), flag),
-                               within(*searched, {text, flag})}});
+      limits.rules.push_back(
+          {{},
+           {{searched->key},
+            {},
+            fmt::format("{} ({})", runs_alone(framework.name, searched->name_in_file(), text), flag),
+            within(*searched, {text, flag})}});
   }
   for (const auto& [condition, some] : framework.runs_where)
     std::ranges::move(limits_where(condition, some, framework.name, flag), std::back_inserter(limits.rules));

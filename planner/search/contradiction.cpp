@@ -22,7 +22,8 @@ std::string named_value(const Job& job, const Fixed& fixed, const std::string& k
   const Dimension& d = dimension(key);
   if (const auto range = fixed.ranges.find(key); range != fixed.ranges.end())
     return fmt::format("{} {}..{}", d.name_in_file(), range->second.first, range->second.second);
-  return fmt::format("{} {}", d.name_in_file(), text_of(d, job));
+  const std::string text = text_of(d, job);
+  return fmt::format("{} {}", d.name_in_file(), text.empty() ? d.flag.fallback : text);
 }
 
 // The same with only some of the keys given.

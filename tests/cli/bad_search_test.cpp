@@ -156,5 +156,22 @@ const CommandCase cases[] = {
 
 TEST(BadInput, Searches) { expect_refused({"search", "--model=gpt2", "--cluster=dgx-a100-80g"}, cases); }
 
+// The values of keys that a search does not try are words too.
+TEST(BadInput, FrameworksThatRunNoSuchValues) {
+  const auto refuse = [&](const std::string& runs, const std::string& message) {
+    const TemporaryFile file("mine.yaml", "like: megatron\nname: mine\n" + runs);
+    expect_refused({"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=8",
+                    "--max-stack=" + file.path()},
+                   2, message);
+  };
+  refuse("runs: {train.optimizer: adam|adamm, parallel.zero: 0..1}\n",
+         "framework mine: runs: got \"adamm\", expected sgd, momentum, adam, adagrad, lion, lars, lamb, "
+         "adafactor (did you mean adam?)");
+  refuse(
+      "runs_where: {half: {where: {train.precision: fp61}, runs: {parallel.ep: 1}}}\n",
+      "framework mine: runs_where: half: got \"fp61\", expected fp32, tf32, fp16, bf16, fp64, fp8 (did you "
+      "mean fp16?)");
+}
+
 }  // namespace
 }  // namespace boxcar::tests

@@ -53,6 +53,16 @@ TEST(Contradiction, NamesAKeyWhatItContradictsAndWhatGoes) {
   EXPECT_EQ(
       refusal([](Job& j) { j.model->experts = 8, j.parallel.tp = 4, j.parallel.etp = 2; }, {"tp", "etp"}),
       "parallel: etp 2 contradicts tp 4: etp has to be 1 or tp");
+  EXPECT_EQ(
+      refusal(
+          [](Job& j) {
+            j.model->layers = 6, j.global_batch = 16;
+            j.parallel.pp = 2, j.parallel.virtual_stages = 2, j.parallel.dp = 4;
+          },
+          {"pp", "virtual_stages", "stage_layers", "dp"}),
+      "parallel: virtual_stages 2 contradicts stage_layers balanced with layers 6, gpus 8: virtual stages "
+      "that are balanced have equally many layers, and stages one or more, and dp x tp x pp x "
+      "context_parallel has to be gpus, and virtual_stages needs pp of 2 or more");
   const auto of_images = [](Job& j) { j.model = ir::models::ConvNet{"resnet", 16, 64, 1, 224, 1000}; };
   EXPECT_EQ(
       refusal([&](Job& j) { of_images(j), j.parallel.cp = 2; }, {"cp"}),
