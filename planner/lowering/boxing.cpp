@@ -105,10 +105,11 @@ class Boxer {
     const int phase = task.phase;
     task.reads = operands(o, phase);
     write(o, task);
+    const std::vector<ValueId> made = task.writes;
     out_->push_back(std::move(task));
-    for (size_t i = 0; i < stage_.op(o).outputs.size(); ++i) box_result(o, i, stage_.op(o).outputs[i], phase);
+    for (size_t i = 0; i < made.size(); ++i) box_result(o, i, made[i], phase);
     if (phase == stage_.phases.update())
-      for (TensorId t : stage_.op(o).outputs) note_sum(t);
+      for (ValueId v : made) note_sum(v);
   }
 
   void insert_alias(Task task) {
@@ -117,8 +118,9 @@ class Boxer {
     const int phase = task.phase;
     task.reads = {value_in(stage_.op(o).inputs[0], stage_.layout(o).inputs[0], phase)};
     task.writes = {add_value({t, stage_.layout(o).outputs[0], -1, task.reads[0]})};
+    const ValueId made = task.writes[0];
     out_->push_back(std::move(task));
-    box_result(o, 0, t, phase);
+    box_result(o, 0, made, phase);
   }
 
   void read_ahead(const Task& task) {
@@ -198,8 +200,8 @@ class Boxer {
 
   // Boxes tensors that are made in a layout other than the stored one: now, or at the time chosen by the pass
   // reduce_gradients.
-  void box_result(OpId o, size_t output, TensorId t, int phase) {
-    const ValueId made = values_of(t).back();
+  void box_result(OpId o, size_t output, ValueId made, int phase) {
+    const TensorId t = value(made).t;
     if (stage_.in.mesh.devices() == 1) value(made).layout = stage_.stored(t);
     const NdSbp& layout = stage_.layout(o).outputs[output];
     const Reduced when = when_reduced(stage_, o, t);
@@ -296,9 +298,9 @@ class Boxer {
   }
 
   // Notes a partial result of the update that its kernels read in another layout.
-  void note_sum(TensorId t) {
+  void note_sum(ValueId made) {
+    const TensorId t = value(made).t;
     if (values_of(t).empty()) return;
-    const ValueId made = values_of(t).back();
     if (!any_of(value(made).layout, [](sbp::Sbp s) { return s.is_partial(); })) return;
     for (OpId reader : stage_.readers(t))
       for (size_t i = 0; i < stage_.op(reader).inputs.size(); ++i)

@@ -176,6 +176,9 @@ constexpr Found found[] = {
      "model.experts=2 parallel.context_parallel=2 plan.layouts=random train.optimizer=adafactor "
      "train.precision=fp16"},
     {"plan",
+     "parallel.dp=2 parallel.recompute=full parallel.tp=2 plan.layouts=random train.logits=half "
+     "train.optimizer=lamb train.precision=bf16"},
+    {"plan",
      "model.bias=false parallel.dp=2 train.grad_reduction=half train.optimizer=adafactor "
      "train.precision=bf16"},
 };
