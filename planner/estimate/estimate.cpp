@@ -273,7 +273,7 @@ struct Conditions {
   backends::Cluster ahead;      // no kernel waits for its launch
   backends::Cluster launching;  // so slow a host that a pass takes only the time of its launches
   double slowest = 1;           // times as long as usual
-  sim::Beside others;
+  sim::Beside own, others;      // of groups of the same stage, and of all stages
 };
 
 constexpr double slow_host = 1e6;  // times as slow as the cluster's
@@ -284,9 +284,10 @@ Conditions conditions_of(const Job& job, const CostKey& key, backends::Cluster c
   // The probe waits for the slowest of the job's devices; with one device there is no slowest.
   if (devices > 1) cluster.device->speed_spread *= sim::slowest_of(job.gpus) / sim::slowest_of(devices);
   cluster.slowdown.clear();
-  const sim::Beside others{nic_sharing(groups_on_nic(cluster.node, mesh), key.neighbours),
-                           key.neighbours.of_leaf};
-  Conditions on{cluster, cluster, cluster, cluster, slowest_device(job), others};
+  const double groups = groups_on_nic(cluster.node, mesh), of_leaf = key.neighbours.of_leaf;
+  const sim::Beside own{nic_sharing(groups, {key.neighbours.stages, 0}), of_leaf};
+  const sim::Beside others{nic_sharing(groups, key.neighbours), of_leaf};
+  Conditions on{cluster, cluster, cluster, cluster, slowest_device(job), own, others};
   if (on.slowest > 1)
     for (int device = 0; device < devices; ++device) on.slow.slowdown[device] = on.slowest;
   on.ahead.node.host_per_op = 0;
@@ -308,22 +309,37 @@ ProbeCosts probe_costs(const ir::Plan& plan, size_t stages, const Conditions& on
   ProbeCosts costs;
   const size_t classes = plan.classes.size() / stages;
   const std::vector<std::vector<bool>> elsewhere = read_elsewhere(plan);
+  const auto seconds_of = [&](size_t stage, const sim::Beside& others, const backends::Cluster& cluster) {
+    const size_t cls = stage * classes;
+    return inside(plan, cls, classes, seconds(plan, cluster, static_cast<int>(cls), others));
+  };
+  const auto cost_of = [&](size_t stage, const ActTimes& times) {
+    const int program_at = plan.classes[stage * classes].program;
+    return stage_cost(plan, program_at, on.usual.framework, times, at(elsewhere, program_at), experts);
+  };
+  sim::Beside others = on.others;
+  if (others.on_nic > on.own.on_nic) {
+    const size_t largest = stages - 2;
+    const auto pass = [&](double times) {
+      const std::vector<double> all = seconds_of(largest, {times * on.own.on_nic, others.of_leaf}, on.usual);
+      const StageCost cost = cost_of(largest, {all, all, all, all});
+      return cost.forward + cost.backward;
+    };
+    const double alone = pass(1), on_nic = pass(2) - alone;
+    others.on_nic = on.own.on_nic * beside_computing(others.on_nic / on.own.on_nic, on_nic, alone - on_nic);
+  }
   for (size_t stage = 0; stage < stages; ++stage) {
     const size_t cls = stage * classes;
     const int program_at = plan.classes[cls].program;
     const ir::Program& program = at(plan.programs, program_at);
-    const auto seconds_beside = [&](const sim::Beside& others, const backends::Cluster& cluster) {
-      return inside(plan, cls, classes, seconds(plan, cluster, static_cast<int>(cls), others));
-    };
     const auto seconds_on = [&](const backends::Cluster& cluster) {
-      return seconds_beside(on.others, cluster);
+      return seconds_of(stage, others, cluster);
     };
     ActTimes times{seconds_on(on.usual), seconds_on(on.ahead), seconds_on(on.launching), {}};
-    const bool shares = on.others.on_nic > 1 || on.usual.fabric.oversubscription > 1;
-    times.least = shares ? seconds_beside({1, 0}, on.ahead) : times.alone;
+    const bool shares = others.on_nic > 1 || on.usual.fabric.oversubscription > 1;
+    times.least = shares ? seconds_of(stage, {1, 0}, on.ahead) : times.alone;
     for (double& launch : times.launches) launch /= slow_host;
-    costs.stages.push_back(
-        stage_cost(plan, program_at, on.usual.framework, times, at(elsewhere, program_at), experts));
+    costs.stages.push_back(cost_of(stage, times));
     if (on.slowest > 1) note_slower(program, seconds_on(on.slow), on.slowest, costs.stages.back());
     if (stage == 0) continue;
     costs.boundaries.push_back(pulled_forward(program));

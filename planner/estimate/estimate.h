@@ -127,7 +127,7 @@ struct KindCosts {
       : recomputed(recomputed_cost), others(others_cost) {}
 };
 
-// The stages that share a node's NICs, and the part of a step in which all of them work. It is less than 1
+// The stages that share a node's NICs, and the part of the others that work while one does. It is less than 1
 // because a pipeline fills and drains. The part of a leaf switch's nodes that belongs to a stage.
 struct Neighbours {
   int stages = 1;

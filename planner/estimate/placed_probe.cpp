@@ -24,6 +24,15 @@ int stride_of(const CostKey& key, const Mesh& mesh, size_t dim) {
   return 1;
 }
 
+// The part of the other stages that work beside a stage, on average over its work: `runs` runs pass through
+// `stages` stages one after the other. First one stage works, then two, up to the fewer of both, and back.
+double at_work_beside(double runs, double stages) {
+  const double most = std::min(runs, stages), sum = runs * stages;
+  const double squares =
+      (most - 1) * most * (2 * most - 1) / 3 + most * most * (std::max(runs, stages) - most + 1);
+  return (squares / sum - 1) / (stages - 1);
+}
+
 // Whether groups along a dimension communicate inside layers.
 bool is_inside_layers(const Mesh& mesh, size_t dim) {
   const auto is = [&](MeshDim kind) { return mesh.dim(kind) == static_cast<int>(dim); };
@@ -52,7 +61,7 @@ Neighbours neighbours_of(const planner::Job& job, const Mesh& mesh) {
   const double of_leaf = reaches_other_nodes(job.cluster.node, mesh) ? part_of_leaf(job.cluster, mesh) : 1;
   if (stages == 1 || !even || groups_on_nic(job.cluster.node, mesh) <= 1) return {1, 1, of_leaf};
   const double runs = double{1} * planner::micro_batches(job) * h.virtual_stages;
-  return {stages, runs / (runs + h.pp - 1), of_leaf};
+  return {stages, at_work_beside(runs, h.pp), of_leaf};
 }
 
 double groups_on_nic(const backends::Node& node, const Mesh& mesh) {
@@ -79,6 +88,10 @@ double part_of_leaf(const backends::Cluster& cluster, const Mesh& mesh) {
 double nic_sharing(double groups, const Neighbours& neighbours) {
   const double stages = std::min<double>(neighbours.stages, groups);
   return groups / stages * (1 + neighbours.steady * (stages - 1));
+}
+
+double beside_computing(double stages, double on_nic, double computing) {
+  return on_nic > 0 ? std::max(1.0, stages - computing / on_nic) : stages;
 }
 
 Mesh placed_mesh(Mesh mesh, const CostKey& key, int node) {

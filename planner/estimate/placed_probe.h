@@ -31,8 +31,15 @@ double part_of_leaf(const backends::Cluster& cluster, const planner::Mesh& mesh)
 // The factor by which such a group's transfers take longer than alone, on average over a step. Groups of one
 // stage always transfer at the same time; those of different stages do while all of these work.
 //
-//   8 groups on a NIC, of 4 stages that all work for 3/4 of the step: 2 x (1 + 3/4 x 3) = 6.5
+//   8 groups on a NIC, of 4 stages, 3/4 of the others at work beside one: 2 x (1 + 3/4 x 3) = 6.5
 double nic_sharing(double groups, const Neighbours& neighbours);
+
+// The same of `stages` stages that compute for `computing` seconds and transfer for `on_nic`, if it has the
+// NICs to itself. While one computes the others have them. If all together need them for longer than a stage
+// needs for both, they are always busy.
+//
+//   4 stages with 2 s of transfers: without computing 4, with 2 s of it 3, with 8 s 1
+double beside_computing(double stages, double on_nic, double computing);
 
 // A stage's mesh whose ranks are as far apart as in the key, on nodes of `node` GPUs. Ranks on other nodes
 // are each on the next node.

@@ -261,14 +261,18 @@ StateTimes times_of(const Job& job, StateGroups& groups, const StageCost& stage,
   if (!sharding.gathers_in_each_pass()) {
     times.once = update + gather_once();
     times.behind_gradient = h.overlap_grad ? open * reduce : reduce;
-    times.backward = (h.overlap_grad ? added(job, reduce, behind, open, one_layer) : reduce) +
-                     longer(stage, kernels_more, launches);
+    const double more = longer(stage, kernels_more, launches);
+    times.backward = more + (h.overlap_grad ? added(job, reduce, behind + more, open, one_layer) : reduce);
     return times;
   }
   // In the backward pass a layer's gradients are reduced before the next layer's parameters are gathered, for
   // which its kernels wait. Only the accumulation of gradients can hide them, and what reads no parameters.
+  // If the pass is in two parts, the first one gathers and the second one reduces, beside its kernels.
   const double gather = layers * gather_seconds(parameter / layers, {}, tensors_of(1 / layers));
-  const double waits = added(job, gather + reduce, sums + stage.before_parameters, open, open);
+  const double waits = stage.weight > 0
+                           ? added(job, gather, stage.backward - stage.weight, open, one_layer) +
+                                 added(job, reduce, stage.weight + sums, open, one_layer)
+                           : added(job, gather + reduce, sums + stage.before_parameters, open, open);
   times.once = update;
   times.forward = h.overlap_param ? added(job, gather, stage.forward, open, one_layer) : gather;
   times.backward = longer(stage, waits + kernels_more, launches);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/machines/presets.h"
+#include "planner/estimate/placed_probe.h"
 #include "planner/resolve.h"
 #include "search/jobs.h"
 #include "search/simulating.h"
@@ -60,6 +61,22 @@ TEST(NetworkEstimates, GroupsThatShareANicKeepTheirAlgorithms) {
   job.parallel.tp = 8, job.parallel.dp = 2, job.global_batch = 16;
   job.parallel.mesh_order = planner::parse_mesh_order("cp,tp,dp,pp");
   EXPECT_NEAR(ratio(job), 1, 0.03);
+}
+
+TEST(NetworkEstimates, StagesHaveTheNicsWhileOthersCompute) {
+  EXPECT_EQ(beside_computing(4, 2, 0), 4);
+  EXPECT_EQ(beside_computing(4, 2, 2), 3);
+  EXPECT_EQ(beside_computing(4, 2, 8), 1);
+  EXPECT_EQ(beside_computing(4, 0, 8), 4);
+  // One micro-batch at a time, then as many as there are stages.
+  for (const int micro_batches : {1, 64}) {
+    Job job = small_gpt(16);
+    job.cluster = backends::load_cluster("p3-16xlarge", 16);
+    job.model->layers = 8;
+    job.parallel.tp = 4, job.parallel.pp = 4, job.parallel.micro_batch = 1, job.global_batch = micro_batches;
+    job.parallel.mesh_order = planner::parse_mesh_order("cp,dp,tp,pp");
+    EXPECT_NEAR(ratio(job), 1, 0.12) << micro_batches;
+  }
 }
 
 TEST(NetworkEstimates, KnowLeavesThatAreOversubscribed) {
