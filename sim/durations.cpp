@@ -280,7 +280,6 @@ const Span& ActCosts::span(std::map<int, Span>& spans, int comm, int device) con
   return span->second;
 }
 
-// If tensors go apart, each waits for its own latency, and its pieces are copied rank by rank.
 const CommTime& ActCosts::collective(const RunAct& run, const Span& span) {
   auto [time, made] = collectives_.try_emplace(
       {static_cast<int>(run.collective), run.bytes, span, run.separate_tensors, run.times, run.by_node});
@@ -290,7 +289,7 @@ const CommTime& ActCosts::collective(const RunAct& run, const Span& span) {
   time->second.latency *= run.times;
   time->second.bytes_on_link *= run.times;
   if (run.separate_tensors > 0)
-    time->second.latency = run.separate_tensors * (time->second.latency + span.ranks * run.piece_seconds);
+    time->second = one_by_one(time->second, run.separate_tensors, span.ranks, run.piece_seconds);
   return time->second;
 }
 

@@ -123,8 +123,7 @@ class StateGroups {
     const sim::Span& span = span_of(apart, cp);
     if (span.ranks == 1) return 0;
     sim::CommTime time = sim::collective_time(job_.cluster, collective, static_cast<int64_t>(bytes), span);
-    if (tensors > 0)
-      time.latency = tensors * (time.latency + span.ranks * job_.cluster.framework->piece_seconds);
+    if (tensors > 0) time = one_by_one(time, tensors, span.ranks, job_.cluster.framework->piece_seconds);
     return sim::seconds_beside(job_.cluster, time, stages * on_node_, of_leaf_);
   }
 

@@ -297,6 +297,11 @@ CommTime host_transfer_time(const Cluster& cluster, int64_t bytes, int from, int
   return copy;
 }
 
+CommTime one_by_one(CommTime all, double tensors, int ranks, double piece_seconds) {
+  all.latency = tensors * (all.latency + ranks * piece_seconds);
+  return all;
+}
+
 double seconds_beside(const Cluster& cluster, const CommTime& alone, const Beside& others) {
   if (!alone.between_nodes || alone.bytes_on_link <= 0) return alone.seconds();
   return seconds_beside(cluster, alone, others,

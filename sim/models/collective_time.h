@@ -69,6 +69,9 @@ CommTime exchange_time(const backends::Cluster& cluster, const ExchangedBytes& s
 // it has up to `on_node` on a node: once for each ring or tree, or for what each member sends to other
 // leaves.
 double flows_from_leaf(sbp::Collective collective, int ranks, int on_node, double in_leaf);
+// A collective of many tensors if they go one by one: each waits for its own latency, and its pieces are
+// copied rank by rank, `piece_seconds` each.
+CommTime one_by_one(CommTime all, double tensors, int ranks, double piece_seconds);
 // Traffic of other groups beside one group's.
 struct Beside {
   double on_nic = 1;   // bytes over a NIC for each byte of the group's
