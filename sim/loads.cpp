@@ -178,24 +178,14 @@ int LoadBuilder::pull_path(int unit, int peers, const CommTime& comm) {
 }
 
 int LoadBuilder::add_path(const Weights& own, const Weights& crossings, const CommTime& comm) {
-  Weights self, weights;  // by link that stands for its like
-  for (const auto& [link, flows] : own) {
-    const int stands = at(alike_, link);
-    self[stands] = std::max(self[stands], flows);
-    if (const auto crossing = crossings.find(stands); crossing != crossings.end())
-      weights[stands] = crossing->second;
-  }
+  Weights weights;  // by link that stands for its like
+  for (const auto& [link, flows] : own)
+    if (const auto crossing = crossings.find(at(alike_, link)); crossing != crossings.end())
+      weights.insert(*crossing);
   Path path;
   path.bandwidth = comm.link_bandwidth;
-  for (auto& [link, flows] : weights) {
-    const double capacity = at(w_.link_capacity, link);
-    // The members of a group on a node share its NICs evenly, even if one NIC is that of most of them.
-    if (!platform_.is_in_fabric(link)) {
-      const double fit = std::min(1.0, capacity / (comm.link_bandwidth * self[link]));
-      flows = std::max(1.0, std::round(flows * fit));
-    }
-    path.bandwidth = std::min(path.bandwidth, capacity / flows);
-  }
+  for (const auto& [link, flows] : weights)
+    path.bandwidth = std::min(path.bandwidth, at(w_.link_capacity, link) / flows);
   const bool bound = std::all_of(weights.begin(), weights.end(), [&](const auto& entry) {
     return comm.link_bandwidth < at(w_.link_capacity, entry.first) / entry.second * (1 - 1e-9);
   });

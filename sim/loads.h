@@ -5,9 +5,7 @@
 //   flows on each
 //
 // A link stands for all links of the same classes. A flow counts on a link as often as flows of its kind
-// cross it in reality. If the model of the collective gives a member more of a link than an even share of its
-// NIC, the weight is lowered accordingly, so that an act alone takes the time of collective_time. SimGrid
-// takes whole weights: on each link the smallest ones in the same ratios.
+// cross it in reality. SimGrid takes whole weights: on each link the smallest ones in the same ratios.
 //
 // If devices are threads on shared cores, an act inside a node is a flow too. It carries the nanoseconds of
 // work of its threads over their queues' own links, 1e9 a second each, and over the node's cores, once for

@@ -65,41 +65,63 @@ std::vector<int> Platform::fabric_links(int from, int to) const {
   return links;
 }
 
+std::map<int, double> Platform::nics_of(const std::vector<int>& members) const {
+  std::map<int, double> own;
+  for (int device : members) ++own[nic_of(device)];
+  const double even = static_cast<double>(members.size()) / nics_;
+  const bool crowded =
+      std::any_of(own.begin(), own.end(), [&](const auto& nic) { return nic.second > std::max(1.0, even); });
+  if (!crowded) return own;
+  std::map<int, double> all;
+  const int first = first_nic_ + 2 * nics_ * cluster_.node_of(members.front());
+  for (int nic = 0; nic < nics_; ++nic) all[first + 2 * nic] = even;
+  return all;
+}
+
 std::map<int, double> Platform::collective(sbp::Collective collective, const std::vector<int>& devices,
                                            bool between_nodes) const {
   std::map<int, double> loads;
   if (between_nodes && nics_ == 0) return loads;
-  std::map<int, int> on_node;  // members
-  std::vector<int> nodes;      // in the order of ranks: the ring
-  for (int device : devices) {
-    const int link = between_nodes ? nic_of(device) : port_of(device), node = cluster_.node_of(device);
-    ++loads[link], ++loads[link + 1];
-    if (++on_node[node] == 1) nodes.push_back(node);
+  if (!between_nodes) {
+    for (int device : devices) ++loads[port_of(device)], ++loads[port_of(device) + 1];
+    return loads;
   }
-  if (!between_nodes) return loads;
+  std::map<int, std::vector<int>> on_node;  // members
+  std::vector<int> nodes;                   // in the order of ranks: the ring
+  for (int device : devices) {
+    const int node = cluster_.node_of(device);
+    on_node[node].push_back(device);
+    if (on_node[node].size() == 1) nodes.push_back(node);
+  }
   const auto ranks = static_cast<int>(devices.size());
-  int most = 0;  // members of a node: rings
+  int fewest = ranks;  // members of a node: rings
+  for (const auto& [node, members] : on_node) fewest = std::min(fewest, static_cast<int>(members.size()));
+  const bool exchanges = collective == sbp::Collective::all_to_all;
   std::map<int, int> in_leaf;
   for (const auto& [node, members] : on_node) {
-    most = std::max(most, members);
-    in_leaf[leaf_of(node * cluster_.node.gpus)] += members;
+    const auto count = static_cast<int>(members.size());
+    const double sent = exchanges ? static_cast<double>(ranks - count) / (ranks - fewest)
+                                  : static_cast<double>(fewest) / count;
+    for (const auto& [nic, flows] : nics_of(members))
+      loads[nic] += sent * flows, loads[nic + 1] += sent * flows;
+    in_leaf[leaf_of(node * cluster_.node.gpus)] += count;
   }
   if (first_uplink_ >= 0 && in_leaf.size() > 1) {
     for (const auto& [leaf, members] : in_leaf) {
-      const double flows = flows_from_leaf(collective, ranks, most, members);
+      const double flows = flows_from_leaf(collective, ranks, fewest, members);
       loads[uplink_of(leaf)] += flows, loads[uplink_of(leaf) + 1] += flows;
     }
   }
   const auto add = [&](int from, int to, double flows) {
     for (int link : fabric_links(from, to)) loads[link] += flows;
   };
-  if (collective != sbp::Collective::all_to_all) {
-    for (size_t i = 0; i < nodes.size(); ++i) add(nodes[i], nodes[(i + 1) % nodes.size()], most);
+  if (!exchanges) {
+    for (size_t i = 0; i < nodes.size(); ++i) add(nodes[i], nodes[(i + 1) % nodes.size()], fewest);
     return loads;
   }
   for (const auto& [from, senders] : on_node)
     for (const auto& [to, receivers] : on_node)
-      add(from, to, static_cast<double>(senders * receivers) / (ranks - most));
+      add(from, to, static_cast<double>(senders.size() * receivers.size()) / (ranks - fewest));
   return loads;
 }
 

@@ -34,8 +34,9 @@ class Platform {
   // Links that a point-to-point transfer crosses; from != to.
   std::vector<int> transfer(int from, int to) const;
   // Bytes over each link that a collective of `devices` loads, for each byte on a member's link
-  // (CommTime::bytes_on_link): every member's link up and down, and between switches what leaves them. Rings
-  // go from node to node, once for each member that a node has; in an exchange each node sends to each.
+  // (CommTime::bytes_on_link), where nodes have the fewest: every member's link up and down, and between
+  // switches what leaves them. Rings go from node to node, once for each of the fewest members of a node; in
+  // an exchange each node sends to each.
   std::map<int, double> collective(sbp::Collective collective, const std::vector<int>& devices,
                                    bool between_nodes) const;
 
@@ -56,6 +57,9 @@ class Platform {
   int port_of(int device) const;  // even link number
   int uplink_of(int leaf) const;  // even link number, -1: none
   void add_pair(double capacity);
+  // The members of a group on one node by NIC (even link number): each at its own, or, if that is the NIC of
+  // more than an even share of them, evenly at all of the node.
+  std::map<int, double> nics_of(const std::vector<int>& members) const;
   // The links of the fabric between two nodes.
   std::vector<int> fabric_links(int from, int to) const;
 

@@ -21,7 +21,7 @@ void add_ring(const Platform& platform, const std::vector<int>& devices, Ring& r
 Ring exchange_of(const Platform& platform, const std::vector<int>& devices, bool between_nodes) {
   Ring exchange;
   exchange.rounds = 1;
-  int fewest = static_cast<int>(devices.size());  // ranks that one sends to
+  int most = 0;  // ranks that one sends to
   for (int from : devices) {
     int receivers = 0;
     for (int to : devices) {
@@ -29,9 +29,9 @@ Ring exchange_of(const Platform& platform, const std::vector<int>& devices, bool
       exchange.hops.push_back({platform.transfer(from, to), static_cast<int>(exchange.hops.size())});
       ++receivers;
     }
-    fewest = std::min(fewest, receivers);
+    most = std::max(most, receivers);
   }
-  exchange.part = 1.0 / fewest;
+  exchange.part = 1.0 / most;
   return exchange;
 }
 
@@ -47,8 +47,12 @@ Ring ring_of(const Platform& platform, sbp::Collective collective, const std::ve
       std::all_of(by_node.begin(), by_node.end(), [&](const auto& n) { return n.second.size() == members; });
   Ring ring;
   int ranks = static_cast<int>(devices.size());
+  double carries = 1;  // times the bytes on a member's link
   if (!between_nodes || !even) {
     add_ring(platform, devices, ring);
+    if (between_nodes)
+      for (carries = ranks; const auto& [node, on_node] : by_node)
+        carries = std::min(carries, static_cast<double>(on_node.size()));
   } else {
     for (size_t rank = 0; rank < members; ++rank) {
       std::vector<int> there;
@@ -59,7 +63,7 @@ Ring ring_of(const Platform& platform, sbp::Collective collective, const std::ve
   }
   const int times_around = collective == sbp::Collective::all_reduce ? 2 : 1;
   ring.rounds = times_around * (ranks - 1);
-  ring.part = 1.0 / ring.rounds;
+  ring.part = carries / ring.rounds;
   return ring;
 }
 

@@ -30,12 +30,18 @@ double bus_bytes(Collective collective, double bytes, int ranks) {
   return chain ? bytes : sbp::sent_bytes(collective, bytes, ranks);
 }
 
-void keep_faster(CommTime* best, double latency, double bytes_on_link, const char* algorithm) {
+// `slowest`: seconds that other links than the one of the bytes take at least.
+void keep_faster(CommTime* best, double link_bandwidth, double latency, double bytes_on_link, double slowest,
+                 const char* algorithm) {
   CommTime other = *best;
   other.latency = latency;
   other.bytes_on_link = bytes_on_link;
+  other.nic_part = link_bandwidth;
+  other.link_bandwidth = slowest > 0 ? std::min(link_bandwidth, bytes_on_link / slowest) : link_bandwidth;
   other.algorithm = algorithm;
-  if (best->algorithm[0] == '\0' || other.seconds() < best->seconds()) *best = other;
+  const double more = other.seconds() - best->seconds();
+  if (best->algorithm[0] == '\0' || more < 0 || (more == 0 && bytes_on_link < best->bytes_on_link))
+    *best = other;
 }
 
 // The bandwidth of a GPU's links inside its node for a group of `ranks`. In a mesh, links to GPUs outside the
@@ -51,11 +57,15 @@ double node_bandwidth(const Node& node, int ranks) {
   return fewest == 0 ? node.pcie_bandwidth : node.link_bandwidth * fewest / most;
 }
 
-// A member's part of the NICs of its node, with `members` of the group there.
+// A member's part of the NICs of its node, with `members` of the group there. GPUs that have PCIe alone reach
+// NICs through it.
 double nic_bandwidth(const Node& node, int members) {
   double nics = node.nics >= node.gpus ? static_cast<double>(node.nics) / node.gpus
                                        : static_cast<double>(std::min(node.nics, members)) / members;
-  return node.nic_bandwidth * nics;
+  const double part = node.nic_bandwidth * nics;
+  const bool by_pcie =
+      node.link == LinkKind::pcie || (node.link == LinkKind::none && node.pcie_bandwidth > 0);
+  return by_pcie ? std::min(part, device_bandwidth(node)) : part;
 }
 
 // By one of two lines: the first for messages of at most exchange_small_bytes, otherwise the faster of both.
@@ -65,7 +75,8 @@ void keep_exchange(const CollectiveModel& model, const CollectiveModel::Line (&l
   const auto most = static_cast<double>(model.exchange_small_bytes);
   for (int i = 0; i < 2; ++i) {
     if (most > 0 && (message <= most) != (i == 0)) continue;
-    keep_faster(best, lines[i].base + steps * lines[i].hop, on_link / (lines[i].share * kept), algorithm);
+    keep_faster(best, best->link_bandwidth, lines[i].base + steps * lines[i].hop,
+                on_link / (lines[i].share * kept), 0, algorithm);
   }
 }
 
@@ -89,17 +100,18 @@ CommTime in_node(const Cluster& cluster, Collective collective, double bytes, in
   double steps = times_around(collective) * (ranks - 1);
   for (int i = 0; i < 3; ++i) {
     const auto& line = model.node[i];
-    keep_faster(&best, line.base + steps * line.hop, bus / (line.share * kept), ring_names[i]);
+    keep_faster(&best, best.link_bandwidth, line.base + steps * line.hop, bus / (line.share * kept), 0,
+                ring_names[i]);
   }
   bool nvls = collective == Collective::all_reduce && model.nvls.share > 0 && ranks >= model.nvls_ranks;
-  if (nvls) keep_faster(&best, model.nvls.base, bus / model.nvls.share, "nvls");
+  if (nvls) keep_faster(&best, best.link_bandwidth, model.nvls.base, bus / model.nvls.share, 0, "nvls");
   return best;
 }
 
 double part_leaving(Collective collective, const Span& span) {
   if (span.leaves < 2) return 0;
   const double in_leaf = static_cast<double>(span.ranks) / span.leaves;
-  return flows_from_leaf(collective, span.ranks, span.ranks_per_node, in_leaf) / in_leaf;
+  return flows_from_leaf(collective, span.ranks, span.fewest(), in_leaf) / in_leaf;
 }
 
 // The part of a node's NICs that `devices` of it want.
@@ -107,11 +119,10 @@ double wanted(const Node& node, const CommTime& alone, int devices) {
   return std::min(devices, node.gpus) * alone.link_bandwidth / (node.nics * node.nic_bandwidth);
 }
 
-// `full`: the part of the NICs' bandwidth that is used.
-double seconds_beside(const Cluster& cluster, const CommTime& alone, const Beside& others, double full) {
-  const double narrow = alone.leaving * others.of_leaf * cluster.fabric.oversubscription;
-  const double times = others.on_nic * std::max(1.0, full * narrow);
-  return alone.latency + times * alone.bytes_on_link / alone.link_bandwidth;
+// `share`: of the NICs' bandwidth that is wanted, of which `of_leaf` by the nodes under a leaf switch.
+double seconds_beside(const Cluster& cluster, const CommTime& alone, double share, double of_leaf) {
+  const double narrow = std::max(1.0, alone.leaving * of_leaf * cluster.fabric.oversubscription);
+  return alone.latency + std::max(1.0, share * narrow) * alone.bytes_on_link / alone.link_bandwidth;
 }
 
 // Seconds that one step between nodes adds beside the protocol's own.
@@ -125,13 +136,19 @@ CommTime exchange_between(const Cluster& cluster, const ExchangedBytes& sent, co
   time.between_nodes = true;
   time.leaving = part_leaving(Collective::all_to_all, span);
   time.algorithm = "exchange";
-  time.link_bandwidth = nic_bandwidth(cluster.node, span.ranks_per_node);
   time.latency = model.net_exchange.base + net_latency(cluster, span);
   time.bytes_on_link = sent.between_nodes / (model.net_exchange.share * model.nic_share);
-  if (sent.in_node <= 0) return time;
-  const CommTime inside = exchange_in_node(cluster, sent.in_node, span.ranks_per_node);
-  time.bytes_on_link =
-      std::max(time.bytes_on_link, inside.bytes_on_link / inside.link_bandwidth * time.link_bandwidth);
+  // Members of the fullest node send less, but more of them share its NICs.
+  const int most = span.ranks_per_node, fewest = span.fewest();
+  const double of_most = time.bytes_on_link * (span.ranks - most) / (span.ranks - fewest);
+  double seconds = std::max(time.bytes_on_link / nic_bandwidth(cluster.node, fewest),
+                            of_most / nic_bandwidth(cluster.node, most));
+  if (sent.in_node > 0) {
+    const CommTime inside = exchange_in_node(cluster, sent.in_node, most);
+    seconds = std::max(seconds, inside.bytes_on_link / inside.link_bandwidth);
+  }
+  time.nic_part = nic_bandwidth(cluster.node, fewest);
+  time.link_bandwidth = time.bytes_on_link / seconds;
   return time;
 }
 
@@ -149,13 +166,14 @@ void try_rings(const Cluster& cluster, Collective collective, double bytes, cons
                CommTime* best) {
   const CollectiveModel& model = cluster.collective;
   double bus = bus_bytes(collective, bytes, span.ranks);
-  double on_nic = bus / (span.ranks_per_node * model.nic_share);
-  double least = bus * seconds_per_node_byte(cluster, span, 0) * best->link_bandwidth;
+  double on_nic = bus / (span.fewest() * model.nic_share);
+  double nic = nic_bandwidth(cluster.node, span.fewest());
+  double inside_seconds = bus * seconds_per_node_byte(cluster, span, 0);
   double rounds = times_around(collective), net = net_latency(cluster, span);
   for (int i = 0; i < 3; ++i) {
     const auto& ring = model.ring[i];
     double inside = (span.ranks - span.nodes) * ring.hop, outside = (span.nodes - 1) * (ring.net_hop + net);
-    keep_faster(best, ring.base + rounds * (inside + outside), std::max(on_nic / ring.share, least),
+    keep_faster(best, nic, ring.base + rounds * (inside + outside), on_nic / ring.share, inside_seconds,
                 ring_names[i]);
   }
 }
@@ -163,15 +181,15 @@ void try_rings(const Cluster& cluster, Collective collective, double bytes, cons
 void try_trees(const Cluster& cluster, double bytes, const Span& span, CommTime* best) {
   const CollectiveModel& model = cluster.collective;
   double copies = span.nodes == 2 ? 1 : 2;
-  double on_nic = copies * bytes / (span.ranks_per_node * model.nic_share);
+  double on_nic = copies * bytes / (span.fewest() * model.nic_share);
+  double nic = nic_bandwidth(cluster.node, span.fewest());
   double inside = 2 * bytes * seconds_per_node_byte(cluster, span, model.nvls.share);
-  double flows = copies * bytes / (span.ranks_per_node * model.flow_share) / best->link_bandwidth;
-  double least = std::max(inside, flows) * best->link_bandwidth;
+  double flows = copies * bytes / (span.fewest() * model.flow_share) / nic;
   double depth = std::log2(static_cast<double>(span.nodes)), net = net_latency(cluster, span);
   for (int i = 0; i < 3; ++i) {
     const auto& tree = model.tree[i];
     double latency = tree.base + 2 * ((span.ranks_per_node - 1) * tree.hop + depth * (tree.net_hop + net));
-    keep_faster(best, latency, std::max(on_nic / tree.share, least), tree_names[i]);
+    keep_faster(best, nic, latency, on_nic / tree.share, std::max(inside, flows), tree_names[i]);
   }
 }
 
@@ -179,7 +197,6 @@ CommTime between_nodes(const Cluster& cluster, Collective collective, double byt
   CommTime best;
   best.between_nodes = true;
   best.leaving = part_leaving(collective, span);
-  best.link_bandwidth = nic_bandwidth(cluster.node, span.ranks_per_node);
   try_rings(cluster, collective, bytes, span, &best);
   if (collective == Collective::all_reduce) try_trees(cluster, bytes, span, &best);
   return best;
@@ -211,15 +228,18 @@ Span span_of(const Cluster& cluster, const std::vector<int>& devices) {
   if (!std::is_sorted(nodes.begin(), nodes.end())) std::sort(nodes.begin(), nodes.end());
   const int per_leaf = nodes_per_leaf(cluster);
   span.nodes = span.ranks_per_node = span.leaves = 0;
+  span.fewest_on_node = span.ranks;
   int last_leaf = -1;
   for (size_t i = 0, j = 0; i < nodes.size(); i = j) {
     while (j < nodes.size() && nodes[j] == nodes[i]) ++j;
     ++span.nodes;
     span.ranks_per_node = std::max(span.ranks_per_node, static_cast<int>(j - i));
+    span.fewest_on_node = std::min(span.fewest_on_node, static_cast<int>(j - i));
     int leaf = per_leaf > 0 ? nodes[i] / per_leaf : 0;
     if (leaf != last_leaf) ++span.leaves;
     last_leaf = leaf;
   }
+  if (span.fewest_on_node == span.ranks_per_node) span.fewest_on_node = 0;
   return span;
 }
 
@@ -227,9 +247,10 @@ CommTime collective_time(const Cluster& cluster, Collective collective, int64_t 
   if (span.ranks <= 1 || bytes <= 0 || collective == Collective::none) return {};
   double size = static_cast<double>(bytes);
   if (span.nodes == 1) return in_node(cluster, collective, size, span.ranks);
-  if (collective == Collective::all_to_all) {  // its bytes inside nodes are few, and not modelled
-    double away = static_cast<double>(span.ranks - span.ranks_per_node) / span.ranks;
-    return exchange_between(cluster, {size * away, 0}, span);
+  if (collective == Collective::all_to_all) {
+    const double part = size / span.ranks;
+    return exchange_between(cluster, {part * (span.ranks - span.fewest()), part * (span.ranks_per_node - 1)},
+                            span);
   }
   return between_nodes(cluster, collective, size, span);
 }
@@ -264,8 +285,9 @@ CommTime transfer_time(const Cluster& cluster, int64_t bytes, int from, int to) 
     time.between_nodes = true;
     time.leaving = per_leaf > 0 && cluster.node_of(from) / per_leaf != cluster.node_of(to) / per_leaf ? 1 : 0;
     time.algorithm = "p2p";
-    time.link_bandwidth = nic_bandwidth(node, 1) *
-                          std::min(1.0, model.flow_share / (model.net_exchange.share * model.nic_share));
+    time.nic_part = nic_bandwidth(node, 1);
+    time.link_bandwidth =
+        time.nic_part * std::min(1.0, model.flow_share / (model.net_exchange.share * model.nic_share));
     Span span;
     span.leaves = leaves_of(cluster);
     time.latency = model.net_exchange.base + net_latency(cluster, span);
@@ -304,14 +326,14 @@ CommTime one_by_one(CommTime all, double tensors, int ranks, double piece_second
 
 double seconds_beside(const Cluster& cluster, const CommTime& alone, const Beside& others) {
   if (!alone.between_nodes || alone.bytes_on_link <= 0) return alone.seconds();
-  return seconds_beside(cluster, alone, others,
-                        std::min(1.0, wanted(cluster.node, alone, cluster.node.gpus)));
+  const double all = alone.nic_part * cluster.node.gpus / (cluster.node.nics * cluster.node.nic_bandwidth);
+  const double share = others.on_nic * alone.link_bandwidth / alone.nic_part * std::min(1.0, all);
+  return seconds_beside(cluster, alone, share, others.of_leaf);
 }
 
 double seconds_beside(const Cluster& cluster, const CommTime& alone, int devices, double of_leaf) {
   if (!alone.between_nodes || alone.bytes_on_link <= 0) return alone.seconds();
-  const double share = wanted(cluster.node, alone, devices);
-  return seconds_beside(cluster, alone, {std::max(1.0, share), of_leaf}, std::min(1.0, share));
+  return seconds_beside(cluster, alone, wanted(cluster.node, alone, devices), of_leaf);
 }
 
 }  // namespace boxcar::sim

@@ -7,8 +7,9 @@
 //   and the least of that over (ring, tree, NVLS) x (LL, LL128, simple), which NCCL would choose
 //
 // Between nodes a ring enters and leaves a node once per NIC: each member's NIC carries the bus bytes divided
-// by the members in its node; a tree sends the bytes once to the other of two nodes and twice from a node
-// inside the tree. A ring's steps inside nodes and between them have latencies of their own.
+// by the members in its node, and the node with the fewest takes longest; a tree sends the bytes once to the
+// other of two nodes and twice from a node inside the tree. A ring's steps inside nodes and between them have
+// latencies of their own. Slower links inside the nodes limit the rate on NICs.
 //
 // A ring leaves a leaf switch once. In an exchange each member sends to each, so most bytes leave it: of 4
 // nodes with a member each, 2 of them under each leaf, a member sends a third of its bytes to its neighbour
@@ -35,6 +36,8 @@ struct Span {
   int nodes = 1;
   int ranks_per_node = 1;  // the most on one node
   int leaves = 1;          // leaf switches reached
+  int fewest_on_node = 0;  // 0: as many as the most
+  int fewest() const { return fewest_on_node > 0 ? fewest_on_node : ranks_per_node; }
   friend auto operator<=>(const Span&, const Span&) = default;
 };
 Span span_of(const backends::Cluster& cluster, const std::vector<int>& devices);
@@ -47,7 +50,8 @@ struct CommTime {
   double latency = 0;  // s, during which no link is loaded
   double bytes_on_link =
       0;  // bytes over each member's bottleneck link, one way, inflated by protocol overhead
-  double link_bandwidth = 0;   // bytes/s of that link; if members share NICs, of a member's part
+  double link_bandwidth = 0;   // bytes/s of that link, or of what limits it; if members share NICs, of a part
+  double nic_part = 0;         // bytes/s of a member's part of the NICs, if between nodes
   bool between_nodes = false;  // the bottleneck is a NIC, otherwise the link inside a node
   double leaving = 0;          // of bytes_on_link, the part that leaves a member's leaf switch, on average
   const char* algorithm = "";  // "ring/simple", for reports

@@ -54,7 +54,7 @@ ExchangedBytes bytes_by_node(const ExpertChoice& choice, double bytes, const Spa
   const auto to_others = [&](int64_t places, int others, int of) {
     return copy * expected_places(choice, places * choice.parts) * others / of;
   };
-  return {to_others(span.nodes, span.ranks - span.ranks_per_node, span.ranks),
+  return {to_others(span.nodes, span.ranks - span.fewest(), span.ranks),
           to_others(span.ranks, span.ranks_per_node - 1, span.ranks_per_node)};
 }
 

@@ -152,8 +152,8 @@ TEST(Span, CountsNodesAndLeaves) {
   EXPECT_EQ(span_of(cluster, {3}), (Span{1, 1, 1, 1}));
   EXPECT_EQ(span_of(cluster, {0, 1, 2, 3, 4, 5, 6, 7}), (Span{8, 1, 8, 1}));
   EXPECT_EQ(span_of(cluster, {5, 13, 21}), (Span{3, 3, 1, 1}));
-  EXPECT_EQ(span_of(cluster, {0, 1, 160, 8}), (Span{4, 3, 2, 2}));
-  EXPECT_EQ(span_of(cluster, {160, 0, 1, 8}), (Span{4, 3, 2, 2}));  // in any order
+  EXPECT_EQ(span_of(cluster, {0, 1, 160, 8}), (Span{4, 3, 2, 2, 1}));
+  EXPECT_EQ(span_of(cluster, {160, 0, 1, 8}), (Span{4, 3, 2, 2, 1}));  // in any order
 }
 
 TEST(CollectiveTime, RingsByHand) {
@@ -261,6 +261,51 @@ TEST(CollectiveTime, LeavesThatAreOversubscribed) {
   EXPECT_NEAR(seconds_beside(cluster, transfer, Beside{}) / transfer.seconds(), 4, 1e-9);
   EXPECT_NEAR(seconds_beside(cluster, transfer, Beside{1, 0.5}) / transfer.seconds(), 2, 1e-9);
   EXPECT_NEAR(seconds_beside(cluster, transfer, Beside{3, 0}) / transfer.seconds(), 3, 1e-9);
+}
+
+// Slower links inside a node limit the rate, and the NICs carry no more bytes for it.
+TEST(CollectiveTime, LinksInsideNodesLimitTheRateOnNics) {
+  backends::Cluster cluster = round_cluster(2, 4);
+  const Span span{8, 2, 4, 1};
+  const CommTime fast = collective_time(cluster, Collective::all_gather, 160'000'000, span);
+  cluster.node.link_bandwidth /= 100;
+  const CommTime slow = collective_time(cluster, Collective::all_gather, 160'000'000, span);
+  EXPECT_EQ(slow.bytes_on_link, fast.bytes_on_link);
+  EXPECT_GT(slow.seconds(), 2 * fast.seconds());
+  EXPECT_LT(slow.link_bandwidth, fast.link_bandwidth);
+}
+
+// The node with one member takes in four fifths of the bytes by one NIC.
+TEST(CollectiveTime, TheNodeWithTheFewestMembersDecides) {
+  const backends::Cluster cluster = round_cluster(2, 4);
+  const Span uneven = span_of(cluster, {0, 1, 2, 3, 4});
+  EXPECT_EQ(uneven.fewest(), 1);
+  const CommTime time = collective_time(cluster, Collective::all_gather, 160'000'000, uneven);
+  EXPECT_GE(time.bytes_on_link, 4.0 / 5 * 160e6);
+  // The four send a fifth of their bytes to it, by as many NICs; it sends four fifths.
+  const CommTime exchange = collective_time(cluster, Collective::all_to_all, 160'000'000, uneven);
+  EXPECT_GE(exchange.bytes_on_link, 4.0 / 5 * 160e6);
+}
+
+TEST(CollectiveTime, GpusWithoutLinksReachNicsByPcie) {
+  backends::Cluster cluster = round_cluster(2, 4);
+  cluster.node.link = backends::LinkKind::none;
+  for (const double pcie : {1e9, 1000e9}) {
+    cluster.node.pcie_bandwidth = pcie;
+    const double most = std::min(pcie, cluster.node.nic_bandwidth);
+    EXPECT_LE(collective_time(cluster, Collective::all_gather, 160'000'000, {2, 2, 1, 1}).link_bandwidth,
+              most);
+    EXPECT_LE(transfer_time(cluster, 1'000'000, 0, 4).link_bandwidth, most);
+  }
+}
+
+// 3 of a member's 8 parts go to others of its node.
+TEST(CollectiveTime, ExchangesBetweenNodesAlsoCrossTheLinksInside) {
+  backends::Cluster cluster = round_cluster(2, 4);
+  const double usual = collective_time(cluster, Collective::all_to_all, 160'000'000, {8, 2, 4, 1}).seconds();
+  cluster.node.link_bandwidth = 1e9;
+  EXPECT_GE(collective_time(cluster, Collective::all_to_all, 160'000'000, {8, 2, 4, 1}).seconds(), 0.0599);
+  EXPECT_LT(usual, 0.06);
 }
 
 TEST(CollectiveTime, FartherLeavesAddHops) {

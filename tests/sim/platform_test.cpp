@@ -45,8 +45,8 @@ TEST(Platform, CollectivesLoadEveryMembersLinkBothWays) {
   Platform platform(cluster);
   EXPECT_EQ(platform.collective(Collective::all_reduce, {0, 1}, false),
             (Loads{{0, 1}, {1, 1}, {2, 1}, {3, 1}}));
-  EXPECT_EQ(platform.collective(Collective::all_reduce, {0, 1, 4, 5}, true),
-            (Loads{{16, 2}, {17, 2}, {20, 2}, {21, 2}}));
+  EXPECT_EQ(platform.collective(Collective::all_reduce, {0, 1, 2, 3, 4, 5, 6, 7}, true),
+            (Loads{{16, 2}, {17, 2}, {18, 2}, {19, 2}, {20, 2}, {21, 2}, {22, 2}, {23, 2}}));
 }
 
 TEST(Platform, OversubscribedLeavesHaveUplinks) {
@@ -64,6 +64,25 @@ TEST(Platform, OversubscribedLeavesHaveUplinks) {
             (Loads{{8, 1}, {9, 1}, {12, 1}, {13, 1}, {16, 1}, {17, 1}, {18, 1}, {19, 1}}));
   cluster.fabric.oversubscription = 1;
   EXPECT_EQ(Platform(cluster).links(), 16);
+}
+
+// 2 of a node's 4 GPUs have the first NIC. A group of both uses both NICs, as one of all four does.
+TEST(Platform, MembersOfOneNicUseAllOfTheirNode) {
+  backends::Cluster cluster = make_cluster(2, 4, 2);
+  Platform platform(cluster);
+  const Loads even{{16, 1}, {17, 1}, {18, 1}, {19, 1}, {20, 1}, {21, 1}, {22, 1}, {23, 1}};
+  EXPECT_EQ(platform.collective(Collective::all_reduce, {0, 1, 4, 5}, true), even);
+  EXPECT_EQ(platform.collective(Collective::all_reduce, {0, 2, 4, 6}, true), even);
+}
+
+// Two members on one node and one on the other, which takes in as many bytes by one NIC. In an exchange the
+// one sends two thirds of its bytes to the other node, each of the two one third.
+TEST(Platform, NodesWithFewerMembersLoadTheirNicsMore) {
+  backends::Cluster cluster = make_cluster(2, 2, 2);
+  Platform platform(cluster);
+  const Loads ring = platform.collective(Collective::all_gather, {0, 1, 2}, true);
+  EXPECT_EQ(ring, (Loads{{8, 0.5}, {9, 0.5}, {10, 0.5}, {11, 0.5}, {12, 1}, {13, 1}}));
+  EXPECT_EQ(platform.collective(Collective::all_to_all, {0, 1, 2}, true), ring);
 }
 
 // Both nodes of a leaf send two thirds of their bytes to the other one; a ring leaves it once.
