@@ -216,9 +216,7 @@ StateTimes times_of(const Job& job, StateGroups& groups, const StageCost& stage,
     return buckets_of(h, (stage.elements - tables) * size, tables * size, layers);
   };
   const Buckets of_gradients = buckets(gradient.reduced), of_parameters = buckets(parameter);
-  const auto part = [&](double seconds, double all) {
-    return alike && all > 0 ? std::min(1.0, seconds / all) : open;
-  };
+  const auto part = [&](double of, double all) { return alike && all > 0 ? std::min(1.0, of / all) : open; };
   const double one_layer = std::min(open, h.virtual_stages / layers);
   // Kernels that accumulate a gradient as it is made, scaled by the bytes that they move over the usual ones;
   // the same for others, which cast gradients or accumulate them in float32.

@@ -57,12 +57,16 @@ double node_bandwidth(const Node& node, int ranks) {
   return fewest == 0 ? node.pcie_bandwidth : node.link_bandwidth * fewest / most;
 }
 
-// A member's part of the NICs of its node, with `members` of the group there. GPUs that have PCIe alone reach
-// NICs through it.
-double nic_bandwidth(const Node& node, int members) {
+// A member's part of the NICs of its node, with `members` of the group there.
+double part_of_nics(const Node& node, int members) {
   double nics = node.nics >= node.gpus ? static_cast<double>(node.nics) / node.gpus
                                        : static_cast<double>(std::min(node.nics, members)) / members;
-  const double part = node.nic_bandwidth * nics;
+  return node.nic_bandwidth * nics;
+}
+
+// The same for GPUs, which reach NICs through PCIe if they have it alone.
+double nic_bandwidth(const Node& node, int members) {
+  const double part = part_of_nics(node, members);
   const bool by_pcie =
       node.link == LinkKind::pcie || (node.link == LinkKind::none && node.pcie_bandwidth > 0);
   return by_pcie ? std::min(part, device_bandwidth(node)) : part;
@@ -257,8 +261,9 @@ CommTime collective_time(const Cluster& cluster, Collective collective, int64_t 
 
 CommTime exchange_time(const Cluster& cluster, const ExchangedBytes& sent, const Span& span) {
   if (span.ranks <= 1 || sent.between_nodes + sent.in_node <= 0) return {};
-  return span.nodes == 1 ? exchange_in_node(cluster, sent.in_node, span.ranks)
-                         : exchange_between(cluster, sent, span);
+  if (span.nodes == 1) return exchange_in_node(cluster, sent.in_node, span.ranks);
+  if (sent.between_nodes <= 0) return exchange_in_node(cluster, sent.in_node, span.ranks_per_node);
+  return exchange_between(cluster, sent, span);
 }
 
 double device_bandwidth(const Node& node) {
@@ -311,6 +316,8 @@ CommTime host_transfer_time(const Cluster& cluster, int64_t bytes, int from, int
   if (time.between_nodes) {
     const CollectiveModel& model = cluster.collective;
     time.latency -= model.net_exchange.base;
+    const double part = part_of_nics(node, 1);
+    time.link_bandwidth *= part / time.nic_part, time.nic_part = part;
     return time;
   }
   CommTime copy;

@@ -16,13 +16,6 @@ namespace {
 
 using planner::Job;
 
-// The estimate over the simulated step.
-double ratio(Job job) {
-  job = planner::resolve(job);
-  const double simulated = sim::simulate(planner::compile(planner::resolve(job)), job.cluster).step_seconds;
-  return estimated(job).seconds / simulated;
-}
-
 Job sharded(const std::string& framework, int zero) {
   Job job = small_gpt(8);
   job.model->hidden = 2048, job.model->seq = 1024, job.model->ffn = 0;
@@ -39,7 +32,7 @@ TEST(FrameworkEstimates, AreNearTheSimulation) {
   int jobs = 0;
   for (const std::string& name : backends::framework_names())
     for (const int zero : {0, 1, 2, 3}) {
-      const double error = std::abs(ratio(sharded(name, zero)) - 1);
+      const double error = std::abs(estimate_over_step(sharded(name, zero)) - 1);
       EXPECT_LT(error, 0.09) << fmt::format("{} zero {}", name, zero);
       off += error, ++jobs;
     }
@@ -53,7 +46,8 @@ TEST(FrameworkEstimates, CountCollectivesThatAreWaitedFor) {
         Job job = sharded("boxcar", zero);
         job.parallel.overlap_grad = gradients, job.parallel.overlap_param = !gradients;
         job.parallel.overlap_tp = tensors;
-        EXPECT_NEAR(ratio(job), 1, 0.06) << fmt::format("zero {} {} {}", zero, gradients, tensors);
+        EXPECT_NEAR(estimate_over_step(job), 1, 0.06)
+            << fmt::format("zero {} {} {}", zero, gradients, tensors);
       }
 }
 

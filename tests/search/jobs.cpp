@@ -29,6 +29,12 @@ Estimate estimated(const Job& job) {
   return estimate(job, {again, measure(others, sim::act_seconds)});
 }
 
+double estimate_over_step(Job job) {
+  job = planner::resolve(job);
+  const double simulated = sim::simulate(planner::compile(planner::resolve(job)), job.cluster).step_seconds;
+  return estimated(job).seconds / simulated;
+}
+
 int64_t peak_of(const ir::Plan& plan) {
   int64_t peak = 0;
   for (const planner::MemoryUse& use : planner::memory_use(plan)) peak = std::max(peak, use.total);

@@ -16,6 +16,9 @@ planner::Job small_gpt(int gpus);
 // The job's estimate; layers may differ in recomputation.
 Estimate estimated(const planner::Job& job);
 
+// The estimate of a job's step over the simulated one.
+double estimate_over_step(planner::Job job);
+
 // Peak memory of the fullest device.
 int64_t peak_of(const ir::Plan& plan);
 

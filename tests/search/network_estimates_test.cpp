@@ -16,13 +16,6 @@ namespace {
 
 using planner::Job;
 
-// The estimate over the simulated step.
-double ratio(Job job) {
-  job = planner::resolve(job);
-  const double simulated = sim::simulate(planner::compile(planner::resolve(job)), job.cluster).step_seconds;
-  return estimated(job).seconds / simulated;
-}
-
 // 8 layers of 2,048 on 64 GPUs, with short steps.
 Job wide(const std::string& cluster) {
   Job job = small_gpt(64);
@@ -50,7 +43,7 @@ TEST(NetworkEstimates, CountTheLatencyOfBuckets) {
     for (const int zero : {0, 1}) {
       Job job = wide(cluster);
       job.parallel.dp = 64, job.parallel.zero = zero, job.global_batch = 64;
-      EXPECT_NEAR(ratio(job), 1, 0.08) << cluster << " zero " << zero;
+      EXPECT_NEAR(estimate_over_step(job), 1, 0.08) << cluster << " zero " << zero;
     }
 }
 
@@ -60,7 +53,7 @@ TEST(NetworkEstimates, GroupsThatShareANicKeepTheirAlgorithms) {
   job.gpus = 16, job.cluster.nodes = 2;
   job.parallel.tp = 8, job.parallel.dp = 2, job.global_batch = 16;
   job.parallel.mesh_order = planner::parse_mesh_order("cp,tp,dp,pp");
-  EXPECT_NEAR(ratio(job), 1, 0.03);
+  EXPECT_NEAR(estimate_over_step(job), 1, 0.03);
 }
 
 TEST(NetworkEstimates, StagesHaveTheNicsWhileOthersCompute) {
@@ -75,7 +68,7 @@ TEST(NetworkEstimates, StagesHaveTheNicsWhileOthersCompute) {
     job.model->layers = 8;
     job.parallel.tp = 4, job.parallel.pp = 4, job.parallel.micro_batch = 1, job.global_batch = micro_batches;
     job.parallel.mesh_order = planner::parse_mesh_order("cp,dp,tp,pp");
-    EXPECT_NEAR(ratio(job), 1, 0.12) << micro_batches;
+    EXPECT_NEAR(estimate_over_step(job), 1, 0.12) << micro_batches;
   }
 }
 
@@ -98,7 +91,7 @@ TEST(NetworkEstimates, KnowLeavesThatAreOversubscribed) {
       job.parallel.zero = plan.zero, job.global_batch = plan.global_batch;
       job.model->experts = plan.experts, job.parallel.ep = std::max(1, plan.experts);
       job.parallel.mesh_order = planner::parse_mesh_order(plan.order);
-      EXPECT_NEAR(ratio(job), 1, 0.1)
+      EXPECT_NEAR(estimate_over_step(job), 1, 0.1)
           << fmt::format("dp {} tp {} pp {} zero {} experts {}, {} nodes under a leaf", plan.dp, plan.tp,
                          plan.pp, plan.zero, plan.experts, nodes);
     }

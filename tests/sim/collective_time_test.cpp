@@ -296,6 +296,8 @@ TEST(CollectiveTime, GpusWithoutLinksReachNicsByPcie) {
     EXPECT_LE(collective_time(cluster, Collective::all_gather, 160'000'000, {2, 2, 1, 1}).link_bandwidth,
               most);
     EXPECT_LE(transfer_time(cluster, 1'000'000, 0, 4).link_bandwidth, most);
+    // Not from memory of hosts.
+    EXPECT_EQ(host_transfer_time(cluster, 1'000'000, 0, 4).nic_part, cluster.node.nic_bandwidth);
   }
 }
 
